@@ -1,0 +1,159 @@
+"""The torch backend: GPUs, low precision and large work. The only file that imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from attncli.errors import InputError, UnsupportedError, UsageError
+
+Tensor = torch.Tensor
+
+
+class TorchBackend:
+    """`Backend` over torch tensors on one device. No gradients are recorded."""
+
+    name = "torch"
+
+    def __init__(self, dtype: str = "float32", device: str = "cpu") -> None:
+        self.dtype = dtype
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise UnsupportedError(
+                f"torch cannot use the device {device!r} here", expected="cpu, cuda or mps, present and working", hint="--device cpu"
+            ) from error
+        if device.startswith("mps") and dtype == "float64":
+            raise UnsupportedError("the device 'mps' has no float64", hint="--dtype float32")
+        self.device = device
+
+    def array(self, values: Any) -> Tensor:
+        found = self.keep(values)
+        if found.dtype == torch.bool:
+            return found
+        return found.to(_named(self.dtype)) if found.is_floating_point() else found.long()
+
+    def keep(self, values: Any) -> Tensor:
+        if isinstance(values, Tensor):
+            return values.detach().to(self.device)
+        found = np.asarray(values)
+        if found.dtype.name == "bfloat16":
+            return torch.from_numpy(_writable(found.view(np.uint16))).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(_writable(found)).to(self.device)
+
+    def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
+        on_cpu = array.detach().cpu()
+        found: np.ndarray[Any, Any] = (on_cpu.float() if on_cpu.dtype == torch.bfloat16 else on_cpu).numpy()
+        return found
+
+    def dtype_of(self, array: Tensor) -> str:
+        return str(array.dtype).removeprefix("torch.")
+
+    def cast(self, array: Tensor, dtype: str) -> Tensor:
+        return array.to(_named(dtype))
+
+    def arange(self, start: int, stop: int) -> Tensor:
+        return torch.arange(start, stop, device=self.device)
+
+    def full(self, shape: Sequence[int], value: float, dtype: str) -> Tensor:
+        return torch.full(tuple(shape), value, dtype=_named(dtype), device=self.device)
+
+    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.matmul(a, b)
+
+    def transpose(self, array: Tensor) -> Tensor:
+        return array.transpose(-1, -2)
+
+    def permute(self, array: Tensor, axes: Sequence[int]) -> Tensor:
+        return array.permute(*axes)
+
+    def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
+        return torch.cat(list(arrays), axis)
+
+    def broadcast(self, array: Tensor, shape: Sequence[int]) -> Tensor:
+        return array.expand(tuple(shape))
+
+    def repeat(self, array: Tensor, times: int, axis: int) -> Tensor:
+        return array.repeat_interleave(times, axis)
+
+    def take(self, array: Tensor, indices: Tensor, axis: int) -> Tensor:
+        return array.index_select(axis, indices)
+
+    def where(self, condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+        return torch.where(condition, a, b)
+
+    def exp(self, array: Tensor) -> Tensor:
+        return torch.exp(array)
+
+    def log(self, array: Tensor) -> Tensor:
+        return torch.log(array)
+
+    def sqrt(self, array: Tensor) -> Tensor:
+        return torch.sqrt(array)
+
+    def tanh(self, array: Tensor) -> Tensor:
+        return torch.tanh(array)
+
+    def erf(self, array: Tensor) -> Tensor:
+        return torch.erf(array)
+
+    def sin(self, array: Tensor) -> Tensor:
+        return torch.sin(array)
+
+    def cos(self, array: Tensor) -> Tensor:
+        return torch.cos(array)
+
+    def isfinite(self, array: Tensor) -> Tensor:
+        return torch.isfinite(array)
+
+    def max(self, array: Tensor, axis: int) -> Tensor:
+        if array.shape[axis] == 0:
+            raise UsageError("there are no keys to take a maximum over")
+        return array.amax(axis, keepdim=True)
+
+    def sum(self, array: Tensor, axis: int) -> Tensor:
+        return array.sum(axis, keepdim=True)
+
+    def any(self, array: Tensor, axis: int) -> Tensor:
+        return array.any(axis, keepdim=True)
+
+
+def read_state_dict(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
+    """The tensors of a torch `state_dict` file (.pt, .pth), as NumPy arrays by name.
+
+    Read with `weights_only=True`: torch's restricted unpickler rebuilds tensors and plain
+    containers and calls nothing the file names. Raises InputError for any other content.
+    """
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged or hostile files
+        raise InputError(
+            "this file is not a plain torch state_dict",
+            where=path,
+            expected="a file written by torch.save(module.state_dict(), path)",
+            hint="torch.save(module.state_dict(), 'weights.pt')",
+        ) from error
+    if not isinstance(found, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()):
+        raise InputError("this torch file holds something other than named tensors", where=path, expected="a state_dict: names to tensors")
+    return {name: _dense(name, tensor, path) for name, tensor in found.items()}
+
+
+def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
+        raise InputError(f"tensor {name!r} is sparse, quantised or complex", where=path, expected="dense float tensors")
+    plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
+    found: np.ndarray[Any, Any] = plain.contiguous().numpy()
+    return found
+
+
+def _named(dtype: str) -> torch.dtype:
+    found: torch.dtype = getattr(torch, dtype)
+    return found
+
+
+def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    # torch shares NumPy's memory and warns about read-only arrays; nothing here writes into them.
+    return array if array.flags.writeable else array.copy()

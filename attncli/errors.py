@@ -1,0 +1,63 @@
+"""What can go wrong, said once: every refusal of `attn` is an `AttnError`.
+
+An error carries four short texts (what happened, where, what was expected, a
+command to try) and an exit code. It is raised where the fact is known and told
+once, at the border (`attncli.cli.output`). This module imports nothing heavy.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line; other programs rely on the numbers."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    BAD_INPUT = 3
+    UNSUPPORTED = 4
+    LIMIT = 5
+    INTERRUPTED = 130
+
+
+class AttnError(Exception):
+    """A failure that the user can understand and act on.
+
+    what: what happened, with the values involved.
+    where: the file, option, tensor or token concerned; "" if obvious.
+    expected: what would have been accepted; "" if obvious.
+    hint: a command or option to try; "" if there is none.
+    """
+
+    exit_code = ExitCode.FAILURE
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.hint = hint
+
+
+class UsageError(AttnError):
+    """The command line itself does not make sense."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InputError(AttnError):
+    """A text, file, tensor or token is not what it should be."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class UnsupportedError(AttnError):
+    """A model, data type or feature that `attn` does not implement."""
+
+    exit_code = ExitCode.UNSUPPORTED
+
+
+class LimitError(AttnError):
+    """The work would exceed a stated resource limit; refused before it starts."""
+
+    exit_code = ExitCode.LIMIT
