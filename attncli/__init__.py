@@ -1,3 +1,38 @@
-"""attn: inspect attention on text, step by step."""
+"""attn: inspect attention on text, step by step.
+
+The public names are imported when first used, so that the command line starts instantly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attncli.analysis import metrics as metrics
+    from attncli.attention.attend import attention as attention
+    from attncli.attention.spec import Spec as Spec
+    from attncli.attention.trace import AttentionTrace as AttentionTrace
+    from attncli.errors import AttnError as AttnError
+    from attncli.models.load import load as load
 
 __version__ = "0.1.0"
+__all__ = ["AttentionTrace", "AttnError", "Spec", "__version__", "attention", "load", "metrics"]
+
+_HOMES = {
+    "attention": "attncli.attention.attend",
+    "AttentionTrace": "attncli.attention.trace",
+    "Spec": "attncli.attention.spec",
+    "AttnError": "attncli.errors",
+    "load": "attncli.models.load",
+    "metrics": "attncli.analysis",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attncli' has no attribute {name!r}")
+    if name == "metrics":
+        return import_module("attncli.analysis.metrics")
+    return getattr(import_module(_HOMES[name]), name)

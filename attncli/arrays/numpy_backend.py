@@ -171,4 +171,4 @@ class NumpyBackend:
         return array.sum(axis, keepdims=True)
 
     def any(self, array: NDArray, axis: int) -> NDArray:
-        return array.any(axis, keepdims=True)
+        return np.any(array, axis, keepdims=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from attncli.errors import InputError, UnsupportedError, UsageError
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 
 
 class TorchBackend:
@@ -37,7 +37,7 @@ class TorchBackend:
         return found.to(_named(self.dtype)) if found.is_floating_point() else found.long()
 
     def keep(self, values: Any) -> Tensor:
-        if isinstance(values, Tensor):
+        if torch.is_tensor(values):
             return values.detach().to(self.device)
         found = np.asarray(values)
         if found.dtype.name == "bfloat16":
@@ -136,7 +136,7 @@ def read_state_dict(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
             expected="a file written by torch.save(module.state_dict(), path)",
             hint="torch.save(module.state_dict(), 'weights.pt')",
         ) from error
-    if not isinstance(found, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()):
+    if not isinstance(found, Mapping) or not all(isinstance(k, str) and torch.is_tensor(v) for k, v in found.items()):
         raise InputError("this torch file holds something other than named tensors", where=path, expected="a state_dict: names to tensors")
     return {name: _dense(name, tensor, path) for name, tensor in found.items()}
 

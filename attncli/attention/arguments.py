@@ -1,0 +1,123 @@
+"""Checking what a caller hands to `attncli.attention`: shapes, kinds, and one clear error each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import DTYPES, Array, Backend, backend_of
+from attncli.attention.attend import Rule, check_heads, shape_text
+from attncli.attention.mask import Causal, Everywhere, Mask, Window, both
+from attncli.errors import InputError, UsageError
+
+
+def checked(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float | None,
+    softcap: float | None,
+    mask: Array | None,
+    bias: Array | None,
+    causal: bool,
+    window: tuple[int | None, int | None] | None,
+    offset: Any,
+    key_lengths: Any,
+    sinks: Array | None,
+    softmax_dtype: str | None,
+) -> tuple[Backend, Array, Array, Array, Rule]:
+    """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean."""
+    backend = backend_of(q, k, v)
+    q, k, v = backend.array(q), backend.array(k), backend.array(v)
+    _check_shapes(q, k, v)
+    batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
+    full = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    if scale is not None and not math.isfinite(scale):
+        raise UsageError(f"scale is {scale}", expected="a finite number")
+    if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
+        raise UsageError(f"softcap is {softcap}", expected="a positive number, or None for no cap")
+    if softmax_dtype is not None and softmax_dtype not in DTYPES:
+        raise UsageError(f"unknown softmax_dtype {softmax_dtype!r}", expected=" ".join(DTYPES))
+    given = None if mask is None else backend.keep(mask)
+    if given is not None and backend.dtype_of(given) != "bool":
+        raise InputError(f"mask has dtype {backend.dtype_of(given)}", expected="bool, True = visible; use bias for numbers to add")
+    added = None if bias is None else backend.keep(bias)
+    if added is not None and "float" not in backend.dtype_of(added):
+        raise InputError(f"bias has dtype {backend.dtype_of(added)}", expected="a float type; use mask for True = visible")
+    for name, array in (("mask", given), ("bias", added)):
+        if array is not None:
+            _check_broadcast(name, array, full)
+    logits = None if sinks is None else backend.array(sinks)
+    if logits is not None and tuple(logits.shape) != (q.shape[-3],):
+        raise InputError(f"sinks has shape {shape_text(logits)}", expected=f"[{q.shape[-3]}], one logit per query head")
+    lengths = _per_batch(backend, "key_lengths", key_lengths, batch)
+    rule = Rule(
+        scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
+        softcap=softcap,
+        mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
+        given=given,
+        bias=added,
+        offset=offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch),
+        key_lengths=lengths,
+        sinks=logits,
+        softmax_dtype=softmax_dtype,
+    )
+    return backend, q, k, v, rule
+
+
+def _check_shapes(q: Array, k: Array, v: Array) -> None:
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if array.ndim < 3:
+            raise InputError(f"{name} has shape {shape_text(array)}", expected=f"[..., heads, {'query' if name == 'q' else 'key'}, dim]")
+        if 0 in array.shape:
+            raise InputError(f"{name} has shape {shape_text(array)}, which holds nothing", expected="every axis at least 1")
+    if q.shape[-1] != k.shape[-1]:
+        raise InputError(f"q has dim {q.shape[-1]}, k has dim {k.shape[-1]}", expected="one dim, for q·k")
+    if tuple(k.shape[-3:-1]) != tuple(v.shape[-3:-1]):
+        raise InputError(
+            f"k has shape {shape_text(k)}, v has shape {shape_text(v)}", expected="the same kv_heads and number of keys in both"
+        )
+    check_heads(q.shape[-3], k.shape[-3])
+    try:
+        np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]), tuple(v.shape[:-3]))
+    except ValueError:
+        raise InputError(
+            f"leading axes differ: q {shape_text(q)}, k {shape_text(k)}, v {shape_text(v)}", expected="leading axes that broadcast"
+        ) from None
+
+
+def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
+    try:
+        fits = np.broadcast_shapes(tuple(array.shape), full) == full
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"{name} has shape {shape_text(array)}", expected=f"one that broadcasts to [..., heads, query, key] = {list(full)}"
+        )
+
+
+def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
+    if window is None:
+        return Everywhere()
+    left, right = window
+    for side in (left, right):
+        if side is not None and side < 0:
+            raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
+    return Window(left, right)
+
+
+def _per_batch(backend: Backend, name: str, value: Any, batch: tuple[int, ...]) -> Array | None:
+    """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
+    if value is None:
+        return None
+    found = backend.keep(np.asarray(value) if not hasattr(value, "shape") else value)
+    if "int" not in backend.dtype_of(found):
+        raise InputError(f"{name} has dtype {backend.dtype_of(found)}", expected="integers")
+    found = backend.array(found)
+    if tuple(found.shape) not in ((), batch):
+        raise InputError(f"{name} has shape {shape_text(found)}", expected=f"one integer per batch entry, {list(batch)}")
+    return found.reshape((*found.shape, 1, 1, 1))

@@ -1,0 +1,41 @@
+"""Random numbers that are the same on every machine: named streams from a seed."""
+
+from __future__ import annotations
+
+from hashlib import shake_256
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """`count` uniform 32-bit integers of the stream `name`.
+
+    The stream is SHAKE-256 of "attn", the seed and the name: exact everywhere, and the
+    numbers of one stream do not depend on how many were drawn from another.
+    """
+    digest = shake_256(f"attn\0{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(4 * count)
+    return np.frombuffer(digest, "<u4").astype(np.uint32)
+
+
+def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) -> Floats:
+    """Uniform numbers with mean 0 and standard deviation `scale`, float32.
+
+    Only additions, multiplications and one rounding take part, so every machine gives the same bits.
+    """
+    raw = integers(seed, name, int(np.prod(shape, dtype=np.int64)))
+    wide = (raw.astype(np.float64) + 0.5) * 2.0**-31 - 1.0
+    return (wide * (3.0**0.5 * scale)).astype(np.float32).reshape(shape)
+
+
+def normal(seed: int, name: str, shape: tuple[int, ...]) -> Floats:
+    """Standard normal numbers, float32, by the Box–Muller transform of two uniform streams.
+
+    Rounded to float32 from float64, so that the last bits of a machine's logarithm do not show.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = integers(seed, name, 2 * count).astype(np.float64)
+    radius = np.sqrt(-2.0 * np.log((raw[:count] + 0.5) * 2.0**-32))
+    return (radius * np.cos(2.0 * np.pi * (raw[count:] + 0.5) * 2.0**-32)).astype(np.float32).reshape(shape)

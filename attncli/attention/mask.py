@@ -1,0 +1,280 @@
+"""Masks: which keys a query may see, as data, as visibility by rows, and as a range of keys.
+
+i is a query's and j a key's absolute position, both 0-based. Every function takes rows of
+queries at a time, so that nothing here is n × n unless its caller asks for all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.attention.chance import integers
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """Every query sees every key."""
+
+
+@dataclass(frozen=True)
+class Causal:
+    """j ≤ i. Also called autoregressive or look-ahead mask."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """i − left ≤ j ≤ i + right; None is unbounded on that side.
+
+    A decoder's window of W keys, the query's own included, is Window(W − 1, 0).
+    """
+
+    left: int | None
+    right: int | None
+
+
+@dataclass(frozen=True)
+class Dilated:
+    """i − size < j ≤ i with i − j divisible by `step`."""
+
+    size: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Global:
+    """i or j is one of `tokens`: these attend everywhere and are attended everywhere."""
+
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """j < length or j ≤ i. Also called prefix-LM."""
+
+    length: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """j ≤ i and both in the same chunk of `size` positions (Llama 4)."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Both in the same block of `size` positions, looking both ways."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Both carry the same id; `ids` has one entry per position (packed documents)."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """j ≤ i and (j < sinks or i − j < recent); `recent` counts the query's own token (StreamingLLM)."""
+
+    sinks: int
+    recent: int
+
+
+@dataclass(frozen=True)
+class BigBird:
+    """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded others.
+
+    Everything is visible when the text is no longer than (5 + 2·random)·size.
+    """
+
+    size: int = 64
+    random: int = 3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Padding:
+    """The last `count` keys are padding: no query sees them."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """Same LSH bucket in some round; a teaching mask, bound to queries and keys by `hashing.bind`."""
+
+    buckets: int
+    rounds: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class SameBucket:
+    """A `Hashed` mask once its buckets are known: `query` and `key` are [head, round, position]."""
+
+    query: Array
+    key: Array
+    source: Hashed
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
+
+    values: np.ndarray[Any, Any]
+    name: str = "given"
+
+
+@dataclass(frozen=True)
+class AllOf:
+    """Visible where every part is: the intersection."""
+
+    parts: tuple[Mask, ...]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """Visible where some part is: the union."""
+
+    parts: tuple[Mask, ...]
+
+
+Mask: TypeAlias = (
+    Everywhere | Causal | Window | Dilated | Global | Prefix | Chunk | Blocks | Documents | Streaming | BigBird
+    | Padding | Hashed | SameBucket | Given | AllOf | AnyOf
+)  # fmt: skip
+
+
+def both(*masks: Mask) -> Mask:
+    """The intersection of masks, flattened; Everywhere for none."""
+    parts = tuple(mask for mask in masks if not isinstance(mask, Everywhere))
+    match len(parts):
+        case 0:
+            return Everywhere()
+        case 1:
+            return parts[0]
+        case _:
+            return AllOf(parts)
+
+
+def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend) -> Array:
+    """Whether query i sees key j.
+
+    i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all.
+    Returns booleans that broadcast to [..., rows, columns], with a leading head axis for
+    masks that differ by head. `Hashed` must have been bound first (TypeError otherwise).
+    """
+    match mask:
+        case Everywhere():
+            return (i >= 0) | (j >= 0)
+        case Causal():
+            return j <= i
+        case Window(left, right):
+            near = (i >= 0) | (j >= 0) if left is None else j >= i - left
+            return near if right is None else near & (j <= i + right)
+        case Dilated(size, step):
+            return (j <= i) & (j > i - size) & ((i - j) % step == 0)
+        case Global(tokens):
+            return _among(i, tokens) | _among(j, tokens)
+        case Prefix(length):
+            return (j < length) | (j <= i)
+        case Chunk(size):
+            return (j <= i) & (j // size == i // size)
+        case Blocks(size):
+            return j // size == i // size
+        case Documents(ids):
+            id_of = backend.array(np.asarray(ids, np.int64))
+            return id_of[i] == id_of[j]
+        case Streaming(sinks, recent):
+            return (j <= i) & ((j < sinks) | (i - j < recent))
+        case BigBird(size, random, _):
+            if keys <= (5 + 2 * random) * size:
+                return (i >= 0) | (j >= 0)
+            table = backend.array(bigbird_blocks(mask, -(-keys // size)))
+            return table[i // size, j // size]
+        case Padding(count):
+            return (j < keys - count) & (i >= 0)
+        case SameBucket(query, key):
+            # [head, round, rows, 1] against [head, round, 1, columns], any round
+            rows, columns = i.reshape(-1), j.reshape(-1)
+            same = query[:, :, rows][..., None] == key[:, :, columns][:, :, None, :]
+            return same.any(1)
+        case Given(values):
+            found = backend.array(values)
+            return found[j] & (i >= 0) if found.ndim == 1 else found[..., i, j]
+        case AllOf(parts):
+            return reduce(and_, (visible(part, i, j, keys=keys, backend=backend) for part in parts))
+        case AnyOf(parts):
+            return reduce(or_, (visible(part, i, j, keys=keys, backend=backend) for part in parts))
+        case Hashed():
+            raise TypeError("a Hashed mask must be bound to queries and keys before use")
+
+
+def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
+    """A range [low, high) of keys outside which no query first..last (inclusive) sees anything.
+
+    It may be wider than needed, never narrower; low = high means that nothing is visible.
+    """
+    low, high = 0, keys
+    match mask:
+        case Causal() | Streaming():
+            high = last + 1
+        case Window(left, right):
+            low = 0 if left is None else first - left
+            high = keys if right is None else last + right + 1
+        case Dilated(size, _):
+            low, high = first - size + 1, last + 1
+        case Prefix(length):
+            high = max(length, last + 1)
+        case Chunk(size):
+            low, high = first // size * size, last + 1
+        case Blocks(size):
+            low, high = first // size * size, (last // size + 1) * size
+        case Padding(count):
+            high = keys - count
+        case AllOf(parts):
+            spans = [span(part, first, last, keys) for part in parts]
+            low, high = max(s[0] for s in spans), min(s[1] for s in spans)
+        case AnyOf(parts):
+            spans = [s for s in (span(part, first, last, keys) for part in parts) if s[0] < s[1]]
+            low, high = (min(s[0] for s in spans), max(s[1] for s in spans)) if spans else (0, 0)
+        case _:
+            pass
+    low, high = max(low, 0), min(high, keys)
+    return (low, high) if low < high else (0, 0)
+
+
+def shows_all(mask: Mask) -> bool:
+    """Whether the mask hides nothing, known without looking at any position."""
+    return isinstance(mask, Everywhere) or mask == Window(None, None)
+
+
+def bigbird_blocks(mask: BigBird, count: int) -> np.ndarray[Any, Any]:
+    """Which blocks see which, [query block, key block] booleans, for `count` blocks.
+
+    The first and last block see all and are seen by all; the others see their neighbours and
+    `random` further blocks drawn without replacement from the seeded stream.
+    Source: Zaheer et al., Big Bird, 2020.
+    """
+    table = np.zeros((count, count), bool)
+    table[[0, -1], :] = table[:, [0, -1]] = True
+    for block in range(1, count - 1):
+        table[block, block - 1 : block + 2] = True
+        rest = [other for other in range(1, count - 1) if abs(other - block) > 1]
+        draws = integers(mask.seed, f"bigbird\0{block}", mask.random)
+        for draw in range(min(mask.random, len(rest))):
+            table[block, rest.pop(int(draws[draw]) % len(rest))] = True
+    return table
+
+
+def _among(positions: Array, tokens: tuple[int, ...]) -> Array:
+    return reduce(or_, (positions == token for token in tokens), positions < 0)

@@ -1,0 +1,206 @@
+"""`Spec`: what a model does, as plain frozen data. No arrays, no tensor names.
+
+There is one `Block` per layer, so that layers may differ freely and `len(spec.blocks)` is
+the depth. Which tensor plays which role is the business of `models/families`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from attncli.attention.mask import Everywhere, Mask
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Position interpolation: frequencies divided by `factor`."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """Dynamic NTK: the base grows once the text is longer than `original` positions."""
+
+    factor: float
+    original: int
+
+
+@dataclass(frozen=True)
+class Llama3:
+    """Llama 3.1: long wavelengths divided by `factor`, short ones kept, a ramp between."""
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+
+@dataclass(frozen=True)
+class Yarn:
+    """YaRN: interpolate slow dimensions, keep fast ones, and scale cos and sin.
+
+    magnitude: the factor on cos and sin; None for 0.1·ln(factor) + 1.
+    truncate: whether the ramp's ends are rounded to whole dimensions.
+    """
+
+    factor: float
+    original: int
+    fast: float = 32.0
+    slow: float = 1.0
+    magnitude: float | None = None
+    truncate: bool = True
+
+
+@dataclass(frozen=True)
+class LongRope:
+    """LongRoPE: one divisor per frequency, from the short or the long list by text length."""
+
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    original: int
+    magnitude: float
+
+
+RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding of the first `dims` entries of each query and key.
+
+    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1).
+    """
+
+    dims: int
+    theta: float = 10000.0
+    pairing: Literal["half", "adjacent"] = "half"
+    scaling: RopeScaling = None
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`."""
+
+    symmetric: bool = False
+
+
+@dataclass(frozen=True)
+class RelativeBuckets:
+    """T5: a learned bias per head and bucket of j − i (role `buckets.weight`, [bucket, head])."""
+
+    buckets: int
+    max_distance: int
+    bidirectional: bool
+
+
+Position: TypeAlias = Rope | Alibi | RelativeBuckets | None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer normalization ("layer") or root-mean-square normalization ("rms").
+
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma).
+    """
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: bool = False
+
+
+@dataclass(frozen=True)
+class QkNorm:
+    """Normalization of queries and keys before the position encoding, per head or over all heads at once."""
+
+    norm: Norm
+    over: Literal["head", "width"] = "head"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One multi-head attention. Also called MHA, MQA (kv_heads = 1) or GQA (1 < kv_heads < heads).
+
+    scale: the number that multiplies q·k. softcap: None or the bound of the soft cap.
+    sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_dim: int
+    scale: float
+    mask: Mask = field(default_factory=Everywhere)
+    position: Position = None
+    qk_norm: QkNorm | None = None
+    softcap: float | None = None
+    sinks: bool = False
+
+
+Activation: TypeAlias = Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`."""
+
+    activation: Activation
+    gated: bool = False
+
+
+Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+"""Where a norm may sit: before a branch (in), on its result (out), after the residual sum (sum)."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer: attention, optionally cross-attention and a feed-forward part.
+
+    norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
+    parallel: attention and feed-forward read the same input and are added together (GPT-J).
+    residual: whether each branch is added to its input.
+    """
+
+    attention: Attention
+    mlp: Mlp | None = None
+    norms: Mapping[Place, Norm] = field(default_factory=dict)
+    parallel: bool = False
+    residual: bool = True
+    cross: Attention | None = None
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How token ids become vectors.
+
+    scale: multiplies the token vectors. positions: how absolute positions are added
+    ("learned", "sinusoidal" or None); position_offset is the row of position 0.
+    types: whether a token-type vector is added. norm: applied to the sum.
+    projection: whether a linear map leads from the table's width to d_model.
+    """
+
+    scale: float = 1.0
+    positions: Literal["learned", "sinusoidal"] | None = None
+    position_offset: int = 0
+    types: bool = False
+    norm: Norm | None = None
+    projection: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A whole model: embedding, blocks, final norm. `encoder` is set for encoder-decoders.
+
+    max_positions: the longest text that the position table allows; None if unlimited.
+    """
+
+    family: str
+    d_model: int
+    vocabulary: int
+    blocks: tuple[Block, ...]
+    embedding: Embedding = field(default_factory=Embedding)
+    final_norm: Norm | None = None
+    max_positions: int | None = None
+    encoder: Spec | None = None
