@@ -131,7 +131,9 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
             return
         held = held + len(part) if whole else len(part)
         if held > limit:
-            raise LimitError(f"this text is longer than {limit:,} bytes", where=origin, expected="a shorter text, or --lines to take it by lines")
+            raise LimitError(
+                f"this text is longer than {limit:,} bytes", where=origin, expected="a shorter text, or --lines to take it by lines"
+            )
         yield part
 
 
@@ -147,4 +149,6 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
     except UnicodeDecodeError as error:
         before = raw[: error.start]
         at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {line + before.count(b'\n')}"
-        raise InputError(f"this text is not UTF-8: {at}", where=origin, expected="UTF-8 text", hint="iconv -f LATIN1 -t UTF-8 FILE | attn run") from error
+        raise InputError(
+            f"this text is not UTF-8: {at}", where=origin, expected="UTF-8 text", hint="iconv -f LATIN1 -t UTF-8 FILE | attn run"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attncli.errors import InputError, UsageError
 from attncli.inputs.builtin import ByteTokenizer, CharTokenizer, WhitespaceTokenizer, WordTokenizer
@@ -10,6 +11,9 @@ from attncli.inputs.reference import Found as Found
 from attncli.inputs.reference import find_token as find_token
 from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
 
 BUILTIN: dict[str, type[WordTokenizer | WhitespaceTokenizer | CharTokenizer | ByteTokenizer]] = {
     "word": WordTokenizer,
@@ -40,6 +44,13 @@ def tokenizer(spec: str) -> Tokenizer:
         expected=f"{', '.join(BUILTIN)}, or a tokenizer.json or a folder that holds one",
         hint=f"did you mean --tokenizer {close[0]}?" if close else "",
     )
+
+
+def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> Tokenizer:
+    """A tokenizer of the tokenizers library as ours, padding and truncation switched off. Raises InputError for a hostile one."""
+    from attncli.inputs.pieces import from_tokenizers as wrap
+
+    return wrap(hf, name)
 
 
 def _names_a_file(spec: str, path: Path) -> bool:
