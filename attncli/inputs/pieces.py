@@ -140,13 +140,15 @@ def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[
 
 def _growth(normalizer: Any) -> int:
     """How many times longer the replacements of a normalizer, one after the other, can make a text."""
-    parts = normalizer.get("normalizers", [normalizer])
     growth = 1
-    for part in parts:
-        if part.get("normalizers"):
-            growth *= _growth(part)
-        elif part.get("type") in ("Replace", "Prepend"):
-            growth *= 1 + len(part.get("content", part.get("prepend", ""))) if part["type"] == "Prepend" else max(1, len(part["content"]))
+    for part in normalizer.get("normalizers", [normalizer]):
+        match part.get("type"):
+            case "Sequence":
+                growth *= _growth(part)
+            case "Replace":
+                growth *= max(1, len(part["content"]))
+            case "Prepend":
+                growth *= 1 + len(part["prepend"])
     return growth
 
 

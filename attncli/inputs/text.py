@@ -147,8 +147,8 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
     try:
         return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        before = raw[: error.start]
-        at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {line + before.count(b'\n')}"
+        row = line + raw[: error.start].count(b"\n")
+        at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
         raise InputError(
             f"this text is not UTF-8: {at}", where=origin, expected="UTF-8 text", hint="iconv -f LATIN1 -t UTF-8 FILE | attn run"
         ) from error
