@@ -1,0 +1,148 @@
+"""`Lines`: text with styles, laid out to the cell. What every renderer returns; Rich can print it.
+
+Styles are Rich style strings ("bold", "black on #fde725"), so nothing here imports Rich until
+something is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attncli.render.safe import cells, cut
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
+    from rich.segment import Segment
+
+Piece = tuple[str, str]
+"""Safe text and its style ("" for none)."""
+
+Line = tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A block of styled lines; a value that can be stacked, set beside others, compared and printed."""
+
+    rows: tuple[Line, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Cells of the widest line; 0 without lines."""
+        return max((line_width(row) for row in self.rows), default=0)
+
+    @property
+    def plain(self) -> str:
+        """The text alone, without styles and without blanks at line ends."""
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in self.rows)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for row in self.rows:
+            for text, style in row:
+                yield Segment(text, console.get_style(style) if style else None)
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        return Measurement(self.width, self.width)
+
+
+def line_width(row: Line) -> int:
+    """Cells of one line."""
+    return sum(cells(text) for text, _ in row)
+
+
+def line(*pieces: Piece | str) -> Lines:
+    """One line; a bare string is unstyled."""
+    return Lines((tuple((piece, "") if isinstance(piece, str) else piece for piece in pieces),))
+
+
+BLANK = Lines(((),))
+
+
+def stack(blocks: Iterable[Lines]) -> Lines:
+    """The blocks one below the other."""
+    return Lines(tuple(row for block in blocks for row in block.rows))
+
+
+def spaced(blocks: Iterable[Lines]) -> Lines:
+    """The blocks that hold something, one below the other with a blank line between."""
+    held = [block for block in blocks if block.rows]
+    return stack(part for at, block in enumerate(held) for part in ((block,) if at == 0 else (BLANK, block)))
+
+
+def beside(blocks: Sequence[Lines], *, width: int, gap: int = 3) -> Lines:
+    """Blocks of like size in as many columns as fit `width`, row after row, at least one a row."""
+    if not blocks:
+        return Lines()
+    slot = max(block.width for block in blocks) + gap
+    count = max((width + gap) // slot, 1)
+    return spaced(_in_a_row(blocks[start : start + count], slot) for start in range(0, len(blocks), count))
+
+
+def _in_a_row(blocks: Sequence[Lines], slot: int) -> Lines:
+    rows = []
+    for at in range(max(len(block.rows) for block in blocks)):
+        row: list[Piece] = []
+        for block in blocks:
+            held = block.rows[at] if at < len(block.rows) else ()
+            row += [*held, (" " * (slot - line_width(held)), "")]
+        rows.append(tuple(row[:-1]))
+    return Lines(tuple(rows))
+
+
+def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
+    """Pieces one after the other, broken between pieces; later lines start at `indent`.
+
+    A piece wider than the line is cut.
+    """
+    rows: list[Line] = []
+    row: list[Piece] = []
+    used = indent
+    for text, style in pieces:
+        kept = cut(text, max(width - indent, 1))
+        if row and used + len(gap) + cells(kept) > width:
+            rows.append(tuple(row))
+            row = []
+        if row:
+            row += [(gap, ""), (kept, style)]
+            used += len(gap) + cells(kept)
+        else:
+            row = [(" " * indent, ""), (kept, style)]
+            used = indent + cells(kept)
+    return Lines((*rows, tuple(row)) if row else tuple(rows))
+
+
+def clipped(block: Lines, width: int, *, ascii: bool = False) -> Lines:
+    """The block with every line cut to `width` cells."""
+    return Lines(tuple(row if line_width(row) <= width else _clip(row, width, ascii) for row in block.rows))
+
+
+def _clip(row: Line, width: int, ascii: bool) -> Line:
+    out: list[Piece] = []
+    for text, style in row:
+        if cells(text) > width:
+            return (*out, (cut(text, width, ascii=ascii), style))
+        out.append((text, style))
+        width -= cells(text)
+    return tuple(out)
+
+
+def unstyled(block: Lines) -> Lines:
+    """The block without styles, for a terminal without colour."""
+    return Lines(tuple(tuple((text, "") for text, _ in row) for row in block.rows))
+
+
+def show(*blocks: Lines) -> None:
+    """Print blocks to this terminal: for `python -m attncli.render.…` and the samples there."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for block in blocks:
+        console.print(block)

@@ -1,0 +1,110 @@
+"""Documents as bytes: JSON, one line of JSON, tab-separated text, and how large a document would be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+NUMBER_BYTES = {"float64": 21, "float32": 12, "bfloat16": 11, "float16": 10}
+"""Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    """The document as strict JSON, one member of the top level per line, with a newline at the end.
+
+    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none.
+    NumPy arrays of any layout, byte order and float width are written as nested lists.
+    Raises TypeError for a key that is not a string. Same document, same bytes.
+    """
+    members = [_dumps(_checked(key)) + b": " + _dumps(value) for key, value in document.items()]
+    return b"{\n" + b",\n".join(members) + b"\n}\n" if members else b"{}\n"
+
+
+def ndjson_line(document: Mapping[str, Any]) -> bytes:
+    """The document as one line of strict JSON with its newline; see `json_bytes`."""
+    return _dumps(document) + b"\n"
+
+
+def _checked(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a document's keys are strings, found {key!r}")
+    return key
+
+
+def _dumps(value: Any) -> bytes:
+    import orjson
+
+    try:
+        return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as problem:
+        if "surrogates" not in str(problem):
+            raise
+    return orjson.dumps(_replaced(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _plain_value(value: Any) -> Any:
+    """What orjson cannot write: arrays that are strided, big-endian, bfloat16 or 0-d; tuples' kin; scalars of those types."""
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"a document holds no {type(value).__name__}")
+    if value.ndim == 0:
+        return float(value) if value.dtype.kind in "fV" else value.item()
+    if value.dtype.name == "bfloat16":
+        return np.ascontiguousarray(value.astype(np.float32))
+    if value.dtype.kind not in "biuf":
+        raise TypeError(f"a document holds no array of {value.dtype.name}")
+    native = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+    return native.astype(np.float64) if native.dtype.itemsize > 8 else native
+
+
+def _replaced(value: Any) -> Any:
+    match value:
+        case str():
+            return _SURROGATE.sub("\ufffd", value)
+        case dict():
+            return {_replaced(key): _replaced(held) for key, held in value.items()}
+        case list() | tuple():
+            return [_replaced(held) for held in value]
+        case _:
+            return value
+
+
+def plain(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as tab-separated lines, each with a newline. None is the empty field; floats are written in full.
+
+    Tab, newline, return and backslash inside a field are `\\t \\n \\r \\\\`; other characters that
+    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible.
+    """
+    return "".join("\t".join(_field(value) for value in row) + "\n" for row in rows)
+
+
+def _field(value: object) -> str:
+    from attncli.render.safe import safe
+
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value)
+    text = str(value)
+    if text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    marked = "".join(_PLAIN.get(char, char if char.isprintable() or ord(char) >= 0x7F else f"\\u{{{ord(char):x}}}") for char in text)
+    return safe(marked).replace("\u2421", "\\u{7f}") if "\x7f" in marked else safe(marked)
+
+
+def estimate_bytes(shapes: Iterable[Sequence[int]], dtype: str, *, text: int = 0) -> int:
+    """About how many bytes of JSON arrays of these shapes take, plus `text` bytes of everything else."""
+    total = text
+    for shape in shapes:
+        count = 1
+        for size in shape:
+            count *= size
+        total += count * NUMBER_BYTES.get(dtype, NUMBER_BYTES["float64"])
+    return total
