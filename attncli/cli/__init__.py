@@ -1,0 +1,28 @@
+"""How it is asked: one command per file, shared options in `options`, streams and exit codes in `output`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attncli.cli.output import Environment
+
+
+def main(arguments: Sequence[str] | None = None, environment: Environment | None = None) -> int:
+    """Run the command line and return its exit code; the entry point of the command `attn`.
+
+    arguments: what follows `attn`; None for the process's own. environment: the streams and
+    settings to use; None for the process's own.
+    """
+    asked = list(sys.argv[1:] if arguments is None else arguments)
+    if asked in (["--version"], ["-V"]) and environment is None:
+        # answered before Typer is imported: a version should cost no more than Python's own start
+        from attncli import __version__
+
+        sys.stdout.write(f"attn {__version__}\n")
+        return 0
+    from attncli.cli.output import Environment, guarded
+
+    return guarded(asked, environment or Environment.of_process())

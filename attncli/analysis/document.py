@@ -1,0 +1,131 @@
+"""Documents: what a command found, as one plain dictionary that JSON and every screen are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.arrays.backend import Backend
+from attncli.attention.mask_spec import spec_text
+from attncli.attention.spec import Alibi, Position, RelativeBuckets, Rope
+from attncli.attention.trace import LayerTrace, ordered, shapes_of
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+Document = dict[str, Any]
+
+SQUARE_SHOWN = ("scores", "weights")
+
+
+def header(schema: str, model: Model, text: str, tokens: Sequence[Token]) -> Document:
+    """The part that every document about a text begins with: schema, version, text, tokens, model, attention."""
+    return {
+        "schema": schema,
+        "version": __version__,
+        "text": text,
+        "tokens": token_rows(tokens),
+        "model": model_part(model),
+        "attention": attention_part(model),
+    }
+
+
+def token_rows(tokens: Iterable[Token]) -> list[Document]:
+    """Tokens as documents hold them."""
+    return [
+        {"index": token.index, "text": token.text, "id": token.id, "start": token.start, "end": token.end, "special": token.special}
+        for token in tokens
+    ]
+
+
+def model_part(model: Model) -> Document:
+    """Which weights ran and their sizes; heads and widths are those of layer 0."""
+    first, identity = model.spec.blocks[0].attention, model.identity
+    return {
+        "source": identity.source,
+        "name": identity.name,
+        "family": identity.family,
+        "seed": identity.seed,
+        "d_model": model.spec.d_model,
+        "layers": len(model.spec.blocks),
+        "heads": first.heads,
+        "kv_heads": first.kv_heads,
+        "d_k": first.head_dim,
+        "d_v": first.v_dim,
+        "digest": identity.digest,
+    }
+
+
+def attention_part(model: Model) -> Document:
+    """The conventions that ran. Those that differ between layers read "by layer"."""
+    layers = [block.attention for block in model.spec.blocks]
+    first = layers[0]
+    masks = {spec_text(layer.mask) for layer in layers}
+    added = model.spec.embedding.positions
+    positions = {position_name(layer.position) for layer in layers}
+    return {
+        "scale": first.scale,
+        "softcap": first.softcap,
+        "mask": masks.pop() if len(masks) == 1 else "by layer",
+        "position": added or (positions.pop() if len(positions) == 1 else "by layer"),
+        "backend": model.backend.name,
+        "dtype": model.backend.dtype,
+    }
+
+
+def position_name(position: Position) -> str:
+    """A position encoding as `--position` spells it."""
+    match position:
+        case None:
+            return "none"
+        case Rope(theta=theta):
+            return "rope" if theta == 10000.0 else f"rope:{theta:g}"
+        case Alibi():
+            return "alibi"
+        case RelativeBuckets():
+            return "t5-buckets"
+
+
+def shape_rows(trace: LayerTrace, *, leading: tuple[str, ...] = ()) -> list[Document]:
+    """The shape trace of a layer."""
+    return [
+        {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula}
+        for row in shapes_of(trace.stages, leading=leading)
+    ]
+
+
+def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> Document:
+    """One layer of a document. heads: the numbers of the heads that the trace holds.
+
+    `scores` are the values that enter the softmax, null where hidden. stages: whether to add
+    every stage by name.
+    """
+    found = {name: backend.numpy(array) for name, array in trace.stages.items()}
+    parts = []
+    for place, head in enumerate(heads):
+        part: Document = {"head": head}
+        if "masked" in found:
+            part["scores"] = found["masked"][place]
+        if "weights" in found:
+            part["weights"] = found["weights"][place]
+        part["output"] = found["mixed"][place]
+        if stages:
+            part["stages"] = {name: found[name][place] for name in ordered(found) if _per_head(name)}
+        parts.append(part)
+    layer: Document = {"layer": trace.layer, "heads": parts, "output": found["out"]}
+    if stages:
+        layer["stages"] = {name: found[name] for name in ordered(found) if not _per_head(name)}
+        layer["hidden"] = backend.numpy(trace.after)
+    return layer
+
+
+def _per_head(name: str) -> bool:
+    return name not in ("hidden", "concat", "out", "sum", "norm")
+
+
+def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[Document]:
+    """The queries that see nothing, one entry per layer, head and query."""
+    found = backend.numpy(trace.empty_rows)
+    return [{"layer": trace.layer, "head": heads[int(place)], "query": int(query)} for place, query in zip(*np.nonzero(found), strict=True)]

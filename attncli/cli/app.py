@@ -1,0 +1,101 @@
+"""The command `attn`: its subcommands by name, each imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS = {
+    "run": "Run attention on a text: tables, shape trace, strongest links.",
+    "heads": "Compare all heads: small maps, metrics, labels.",
+    "explain": "The derivation, step by step, with this text's numbers.",
+    "find": "Find the heads that send one token to another.",
+    "compare": "What differs between two texts, heads, masks, models or files.",
+    "cross": "Cross-attention between two texts.",
+    "tensors": "Attention over q, k, v arrays from a file.",
+    "mask": "Draw and describe masks and their combinations.",
+    "cost": "Operations, memory and pairs, computed and measured.",
+    "tokens": "Tokens, ids, spans and bytes of a text.",
+    "weights": "Write, list and convert weight files.",
+    "models": "Known families, aliases and cached models.",
+    "view": "Show a saved document or tensor file again.",
+    "schema": "JSON Schema of every document that attn emits.",
+}
+"""Every subcommand and what it does in one line, in the order of the help page."""
+
+
+class LazyCommands(MutableMapping[str, Any]):
+    """The subcommands by name; a module is imported when its command is looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        if name not in self._made:
+            made = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+            made.name = name
+            self._made[name] = made
+        return self._made[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._made[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its commands without importing them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from attncli import __version__
+
+        typer.echo(f"attn {__version__}")
+        raise typer.Exit
+
+
+def attn(
+    version: Annotated[bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Inspect attention on text, step by step.
+
+    Try: attn run "The animal didn't cross the street because it was too tired"
+    """
+
+
+def command() -> TyperGroup:
+    """The whole command line as one Typer group."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        name="attn",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+    )
+    app.callback()(attn)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    group.commands = LazyCommands()
+    return group

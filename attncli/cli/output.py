@@ -1,0 +1,185 @@
+"""Owner of stdin, stdout, stderr, colour, the terminal's size, and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from attncli.errors import AttnError, ExitCode, LimitError, UsageError
+
+DEFAULT_WIDTH = 80
+NARROWEST = 40
+
+
+@dataclass
+class Environment:
+    """Everything of the outside world that a command may touch, in one object.
+
+    A test makes one with its own streams and runs the whole command line in process.
+    width: columns of the terminal, None if unknown. cache: folder for what may be made again.
+    """
+
+    stdin: BinaryIO
+    stdout: BinaryIO
+    stderr: IO[str]
+    variables: Mapping[str, str]
+    stdin_is_terminal: bool = False
+    stdout_is_terminal: bool = False
+    stderr_is_terminal: bool = False
+    width: int | None = None
+    height: int | None = None
+    debug: bool = False
+    quiet: bool = False
+    machine: bool = False  # a machine reads the answer: errors are told as JSON
+
+    @classmethod
+    def of_process(cls) -> Environment:
+        """The streams, variables and terminal of this process."""
+        out_is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        width, height = _terminal_size() if out_is_terminal else (None, None)
+        return cls(
+            stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: SIM115, PTH123
+            stdout=sys.stdout.buffer,
+            stderr=sys.stderr,
+            variables=os.environ,
+            stdin_is_terminal=sys.stdin is None or sys.stdin.isatty(),
+            stdout_is_terminal=out_is_terminal,
+            stderr_is_terminal=sys.stderr.isatty(),
+            width=width,
+            height=height,
+            debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
+        )
+
+    @property
+    def cache(self) -> Path:
+        """The folder for files that may be made again; not created here."""
+        base = self.variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return Path(base) / "attn"
+
+    @property
+    def columns(self) -> int:
+        """The width to print in: `COLUMNS`, the terminal's, or 80."""
+        told = self.variables.get("COLUMNS", "")
+        found = int(told) if told.isdigit() and int(told) > 0 else self.width or DEFAULT_WIDTH
+        return max(found, NARROWEST)
+
+    def wants_color(self, choice: str) -> bool:
+        """Whether to print colour for `--color` auto, always or never. Source: no-color.org."""
+        if choice in ("always", "never"):
+            return choice == "always"
+        if self.variables.get("NO_COLOR"):
+            return False
+        if self.variables.get("FORCE_COLOR") or self.variables.get("CLICOLOR_FORCE"):
+            return True
+        return self.stdout_is_terminal and self.variables.get("TERM") != "dumb"
+
+    def wants_ascii(self) -> bool:
+        """Whether the locale cannot show more than ASCII."""
+        told = next((self.variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if self.variables.get(name)), "")
+        return told in ("C", "POSIX") or (told != "" and "utf" not in told.lower())
+
+    def write(self, data: bytes) -> None:
+        """Write bytes to standard output at once."""
+        self.stdout.write(data)
+        self.stdout.flush()
+
+    def note(self, message: str) -> None:
+        """A line for the person, on standard error; never part of the answer."""
+        if not self.quiet:
+            from attncli.render.safe import safe
+
+            self.stderr.write(f"{safe(message)}\n")
+            self.stderr.flush()
+
+    def report(self, error: AttnError) -> None:
+        """Tell an error once: four lines at most, or one JSON document for machines."""
+        from attncli.render.safe import safe
+
+        if self.machine:
+            from attncli.render.records import json_bytes
+
+            message = "; ".join(part for part in (error.what, error.where, error.expected and f"expected {error.expected}") if part)
+            document = {"error": {"code": int(error.exit_code), "message": message, "hint": error.hint or None}}
+            self.stderr.write(json_bytes(document).decode())
+        else:
+            told = (("error", error.what), ("where", error.where), ("expected", error.expected), ("try", error.hint))
+            self.stderr.write("".join(f"{name}: {safe(value)}\n" for name, value in told if value))
+        self.stderr.flush()
+
+
+def _terminal_size() -> tuple[int | None, int | None]:
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return None, None
+    return (size.columns or None), (size.lines or None)
+
+
+def guarded(arguments: Sequence[str], environment: Environment) -> int:
+    """Run a command and turn every way it can end into an exit code; the border for errors."""
+    environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
+    environment.debug = environment.debug or "--debug" in arguments
+    try:
+        return _answer(arguments, environment)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # the reader has what it wanted; keep Python from complaining when it flushes at exit
+        _close_quietly(environment)
+        return ExitCode.OK
+    except AttnError as error:
+        if environment.debug:
+            raise
+        return _told(error, environment)
+    except MemoryError as error:
+        if environment.debug:
+            raise
+        return _told(LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"), environment, error)
+    except Exception as error:
+        if environment.debug:
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return _told(AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it"), environment)
+
+
+def _told(error: AttnError, environment: Environment, cause: BaseException | None = None) -> int:
+    del cause
+    try:
+        environment.report(error)
+    except BrokenPipeError:
+        _close_quietly(environment)
+    return error.exit_code
+
+
+def _answer(arguments: Sequence[str], environment: Environment) -> int:
+    from typer.exceptions import Abort, Exit, TyperException
+
+    from attncli.cli.app import command
+
+    try:
+        ended = command().main(args=list(arguments), prog_name="attn", standalone_mode=False, obj=environment)
+    except Exit as ended_early:
+        return ended_early.exit_code
+    except Abort:
+        return ExitCode.INTERRUPTED
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "attn"
+        if type(error).__name__ == "NoArgsIsHelpError":
+            environment.write(error.format_message().encode())
+            return ExitCode.OK
+        raise UsageError(error.format_message().rstrip("."), hint=f"{path} --help") from error
+    return ended if isinstance(ended, int) else ExitCode.OK
+
+
+def _close_quietly(environment: Environment) -> None:
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, environment.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return
