@@ -80,7 +80,8 @@ class PieceTokenizer:
         # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C stop it.
         found = _timed(lambda: self.hf.encode_batch([entry])[0], self.name)
         spans = [None if added else span for span, added in zip(found.offsets, found.special_tokens_mask, strict=True)]
-        owners = [owner or 0 for owner in found.sequence_ids] or [0] * len(spans)
+        sequences = found.sequence_ids or [None] * len(spans)
+        owners = [kind if owner is None else owner for owner, kind in zip(sequences, found.type_ids, strict=True)]
         split = _overlapping(spans, owners)
         tokens = []
         for index, (code, piece, span, owner) in enumerate(zip(found.ids, found.tokens, spans, owners, strict=True)):

@@ -1,0 +1,77 @@
+"""The data types that tensor files may hold, and what is checked of every array that comes out of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from attncli.errors import InputError, UnsupportedError
+
+NATIVE = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()  # noqa: SIM905 - a list of words
+)
+SUPPORTED = "bool, integers, float16, float32, float64, bfloat16"
+MOST_AXES = 32
+
+
+def named(name: str) -> np.dtype[Any]:
+    """The NumPy data type of that name; bfloat16 through ml_dtypes. Raises KeyError for any other."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    if name not in NATIVE:
+        raise KeyError(name)
+    return np.dtype(name)
+
+
+def unsupported(tensor: str, dtype: str, where: str) -> UnsupportedError:
+    """The refusal of a tensor for its data type."""
+    return UnsupportedError(f"tensor {tensor!r} has the data type {dtype}", where=where, expected=SUPPORTED)
+
+
+def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where: str) -> int:
+    """The bytes that an array takes, counted without overflow. Raises InputError for a shape that no array can have."""
+    sizes = list(shape)
+    if len(sizes) > MOST_AXES:
+        raise InputError(f"tensor {tensor!r} has {len(sizes)} axes", where=where, expected=f"at most {MOST_AXES}")
+    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**62]
+    # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
+    if len(whole) != len(sizes) or math.prod(max(size, 1) for size in whole) * dtype.itemsize >= 2**63:
+        raise InputError(
+            f"tensor {tensor!r} has an impossible shape", where=where, expected="whole numbers from 0 up, of a size that exists"
+        )
+    return math.prod(whole) * dtype.itemsize
+
+
+def checked(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
+    """An array in the machine's byte order and row-major order, found fit to compute with.
+
+    Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is neither 0 nor 1 and,
+    unless `allow_nonfinite`, for NaN and Inf, naming the first position.
+    """
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if native.dtype.name not in NATIVE and native.dtype.name != "bfloat16":
+        raise unsupported(tensor, native.dtype.name, where)
+    ordered = np.asarray(native, order="C")
+    if ordered.dtype == np.bool_ and ordered.size and int(ordered.view(np.uint8).max()) > 1:
+        raise InputError(f"tensor {tensor!r} holds truth values other than 0 and 1", where=where)
+    is_float = ordered.dtype.kind == "f" or ordered.dtype.name == "bfloat16"
+    if is_float and not allow_nonfinite:
+        finite = np.isfinite(ordered)
+        if not finite.all():
+            raise _nonfinite(tensor, ordered, finite, where)
+    return ordered
+
+
+def _nonfinite(tensor: str, array: np.ndarray[Any, Any], finite: np.ndarray[Any, Any], where: str) -> InputError:
+    place = np.unravel_index(int(np.argmin(finite)), array.shape)
+    at = ", ".join(str(int(index)) for index in place)
+    found = float(array[place])
+    bad = array.size - int(np.count_nonzero(finite))
+    return InputError(
+        f"tensor {tensor!r} holds {found} at [{at}], the first of {bad:,} that are not finite", where=where, expected="finite numbers"
+    )

@@ -1,0 +1,163 @@
+"""The safetensors format, read and written by its definition; its header is checked before a byte of data is read.
+
+Source: the format's description, huggingface/safetensors README (2022-2025).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+
+from attncli.errors import InputError
+from attncli.inputs.dtypes import byte_count, named, unsupported
+from attncli.inputs.opening import read_exactly
+
+HEADER_LIMIT = 100_000_000
+EXPECTED = "a .safetensors file"
+METADATA = "__metadata__"
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+}  # fmt: skip
+CODES = {name: code for code, name in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a file. dtype: the format's own code ("BF16"). start, end: bytes from the beginning of the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @property
+    def dtype_name(self) -> str:
+        """The data type in NumPy's words, or the format's own where NumPy has none."""
+        return DTYPES.get(self.dtype, self.dtype)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file holds: its tensors by name, in file order, and its metadata."""
+
+    entries: dict[str, Entry]
+    metadata: dict[str, str]
+
+
+def read_header(stream: BinaryIO, size: int, where: str) -> Header:
+    """The header of a file of `size` bytes, from the stream's beginning.
+
+    Raises InputError for anything the format does not allow: a header longer than 100 MB or than the file, repeated
+    names, offsets that overlap, leave gaps or leave the file, sizes that do not fit the shapes.
+    Data types that only `read_entry` refuses may stand in it.
+    """
+    if size < 8:
+        raise InputError(f"this file has {size} bytes, too few for a header", where=where, expected=EXPECTED)
+    (length,) = struct.unpack("<Q", read_exactly(stream, 8, where))
+    if length > HEADER_LIMIT or length > size - 8:
+        raise InputError(
+            f"the header claims {length:,} bytes of a file of {size:,}",
+            where=where,
+            expected=f"{EXPECTED}, its header at most {HEADER_LIMIT:,} bytes",
+        )
+    fields = _parsed(read_exactly(stream, length, where), where)
+    metadata = fields.pop(METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
+    entries = sorted((_entry(name, field, 8 + length, where) for name, field in fields.items()), key=lambda entry: (entry.start, entry.end))
+    _check_layout(entries, 8 + length, size, where)
+    return Header({entry.name: entry for entry in entries}, metadata)
+
+
+def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, Any]:
+    """One tensor, as stored; unchecked for NaN. Raises UnsupportedError for float8, complex and other data types
+    that NumPy has no numbers for, InputError where the file has become shorter."""
+    if entry.dtype not in DTYPES:
+        raise unsupported(entry.name, entry.dtype, where)
+    raw = np.empty(entry.end - entry.start, np.uint8)
+    stream.seek(entry.start)
+    done = 0
+    view = memoryview(raw)
+    while done < len(view):
+        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
+        if not count:
+            raise InputError(f"tensor {entry.name!r} ends after {done:,} of {len(view):,} bytes", where=where, expected="the whole file")
+        done += count
+    return raw.view(named(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
+
+
+def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
+    """Writes a file. Tensors stand in order of falling item size, then name, so that all are aligned and the same
+    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}} if metadata else {}
+    end = 0
+    for name in order:
+        array = tensors[name]
+        if array.dtype.name not in CODES:
+            raise unsupported(name, array.dtype.name, EXPECTED)
+        header[name] = {"dtype": CODES[array.dtype.name], "shape": list(array.shape), "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    stream.write(struct.pack("<Q", len(raw)) + raw)
+    for name in order:
+        array = tensors[name]
+        little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+        stream.write(little.reshape(-1).view(np.uint8).data)
+
+
+def _parsed(raw: bytes, where: str) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"the header names {twice!r} twice", where=where, expected=EXPECTED)
+        return found
+
+    def constant(word: str) -> NoReturn:
+        raise ValueError(word)
+
+    try:
+        found = json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError("the header is not JSON", where=where, expected=EXPECTED) from error
+    if not isinstance(found, dict):
+        raise InputError("the header is not a JSON object", where=where, expected=EXPECTED)
+    return found
+
+
+def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
+    match field:
+        case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)], **rest} if not rest:
+            pass
+        case _:
+            raise InputError(f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets")
+    if not 0 <= start <= end or isinstance(start, bool) or isinstance(end, bool):
+        raise InputError(f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end")
+    kind = named(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
+    needed = byte_count(name, kind, shape, where)
+    if dtype in DTYPES and needed != end - start:
+        raise InputError(
+            f"tensor {name!r} of shape {shape} takes {needed:,} bytes, but {end - start:,} are there", where=where, expected=EXPECTED
+        )
+    return Entry(name, dtype, tuple(shape), origin + start, origin + end)
+
+
+def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> None:
+    place = origin
+    for entry in entries:
+        if entry.start != place:
+            how = "overlaps the one before" if entry.start < place else "leaves a gap before it"
+            raise InputError(f"tensor {entry.name!r} {how}", where=where, expected="tensors that lie side by side")
+        place = entry.end
+    if place != size:
+        raise InputError(f"the tensors end at byte {place:,}, the file at {size:,}", where=where, expected="a whole file")
