@@ -1,0 +1,202 @@
+"""A table of numbers with named rows and columns: scores, weights, anything [query, key]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import FAINT, heading, remark
+from attncli.render.lines import Line, Lines, Piece, spaced, stack, unstyled
+from attncli.render.numbers import Write, writer
+from attncli.render.palette import SEQUENTIAL, normalise
+from attncli.render.safe import cells, cut, label, pad
+from attncli.render.view import View
+from attncli.render.window import Shown, ends, panels, says
+
+NDArray = np.ndarray[Any, Any]
+
+ROWS = 40
+"""Rows that are shown unless the view is full."""
+NAME = 14
+"""Cells that a name may take."""
+
+
+def as_matrix(values: Any) -> NDArray:
+    """Nested lists (null where masked) or an array as float64 [row, column]; what is not finite becomes NaN."""
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 2:
+        found = found.reshape(len(values), -1) if found.size else np.zeros((len(values), 0))
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def matrix(
+    values: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    view: View,
+    *,
+    shade: bool = True,
+    mark_max: bool = True,
+    empty: str = "·",
+    title: str = "",
+    note: str = "",
+    row_numbers: Sequence[int] | None = None,
+    column_numbers: Sequence[int] | None = None,
+) -> Lines:
+    """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or `*` without colour.
+
+    rows, columns: token texts, made safe here. row_numbers, column_numbers: their positions, 0… if None.
+    Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
+    line says so, and each row names its largest; a full view prints all of them, in panels. More than
+    `ROWS` rows are shortened likewise. Without rows or columns: "(empty)".
+    """
+    found = as_matrix(values)
+    top = heading(title, note, view)
+    if found.size == 0:
+        return stack((top, remark("(empty)", view)))
+    grid = Grid(
+        values=found,
+        rows=[label(text, ascii=view.ascii) for text in rows],
+        columns=[label(text, ascii=view.ascii) for text in columns],
+        row_numbers=list(row_numbers) if row_numbers is not None else list(range(found.shape[0])),
+        column_numbers=list(column_numbers) if column_numbers is not None else list(range(found.shape[1])),
+        fractions=normalise(found, view.scale_colors) if shade and view.color else None,
+        peaks=[_peak(row) for row in found] if mark_max else [None] * found.shape[0],
+        empty="." if view.ascii else empty,
+        write=writer(found, view.precision),
+        view=view,
+    )
+    block = stack((top, grid.draw()))
+    return block if view.color else unstyled(block)
+
+
+def _peak(row: NDArray) -> int | None:
+    """The first largest entry; None when all are masked or all visible ones are 0 (a row that sees nothing)."""
+    seen = row[np.isfinite(row)]
+    return int(np.nanargmax(row)) if seen.size and seen.any() else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One matrix ready to be drawn: everything decided but the columns that fit."""
+
+    values: NDArray
+    rows: list[str]
+    columns: list[str]
+    row_numbers: list[int]
+    column_numbers: list[int]
+    fractions: NDArray | None
+    peaks: list[int | None]
+    empty: str
+    write: Write
+    view: View
+
+    def draw(self) -> Lines:
+        view, room = self.view, self.view.width - self.left
+        shown_rows: Shown = list(range(len(self.rows))) if view.full else ends(len(self.rows), ROWS)
+        named = self._named_slots(room)
+        if named is not None:
+            everything: Shown = list(range(len(self.columns)))
+            return stack((self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view)))
+        slot = max(self.number + 2, len(str(max(self.column_numbers))) + 1)
+        if view.full:
+            slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
+            return spaced(self.panel(shown_rows, list(group), slots) for group in panels(slots, room))
+        peaked = any(peak is not None for peak in self.peaks)
+        columns = ends(len(self.columns), (room - 2 - (self.peak_slot if peaked else 0)) // slot)
+        body = self.panel(shown_rows, columns, [slot] * len(self.columns), peak=peaked)
+        said = [says(shown_rows, self.row_numbers, "rows"), says(columns, self.column_numbers, "columns")]
+        return stack((body, remark("; ".join(part for part in said if part) + " shown; --full shows all", view)))
+
+    @property
+    def number(self) -> int:
+        """Cells of the widest number."""
+        bounds = [self.write(float(bound(self.values))) for bound in (np.nanmin, np.nanmax)] if np.isfinite(self.values).any() else []
+        return max([len(text) for text in bounds], default=1)
+
+    @property
+    def index(self) -> int:
+        return len(str(max(self.row_numbers)))
+
+    @property
+    def name(self) -> int:
+        return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
+
+    @property
+    def left(self) -> int:
+        """Cells before the first column."""
+        return self.index + 1 + self.name
+
+    @property
+    def peak_slot(self) -> int:
+        """Cells of the column that names each row's largest: position, name, number."""
+        return 3 + len(str(max(self.column_numbers))) + 1 + 6 + 1 + self.number
+
+    def _named_slots(self, room: int) -> list[int] | None:
+        """Widths with which all columns fit, with names as long as possible; None if they do not."""
+        least = max(self.number + 2, len(str(max(self.column_numbers))) + 1)
+        for cap in range(NAME, 0, -1):
+            slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
+            if sum(slots) <= room:
+                return slots
+            if cap + 1 <= least:
+                return None
+        return None
+
+    def panel(self, rows: Shown, columns: Shown, slots: list[int], *, peak: bool = False) -> Lines:
+        """The table of these columns under a line of positions and a line of names."""
+        out = [self._positions(columns, slots, peak), self._names(columns, slots)]
+        for row in rows:
+            if row is None:
+                out.append(((pad("⋮" if not self.view.ascii else ":", self.index, "right"), FAINT),))
+            else:
+                out.append(self._row(row, columns, slots, peak))
+        return Lines(tuple(out))
+
+    def _positions(self, columns: Shown, slots: list[int], peak: bool) -> Line:
+        pieces: list[Piece] = [(" " * self.left, "")]
+        for at in columns:
+            pieces.append(("  " if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT))
+        return (*pieces, ("   largest", FAINT)) if peak else tuple(pieces)
+
+    def _names(self, columns: Shown, slots: list[int]) -> Line:
+        pieces: list[Piece] = [(" " * self.left, "")]
+        for at in columns:
+            if at is None:
+                pieces.append((".." if self.view.ascii else "… ", FAINT))
+            else:
+                pieces.append((pad(cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii), slots[at] - 1, "right") + " ", ""))
+        return tuple(pieces)
+
+    def _row(self, row: int, columns: Shown, slots: list[int], peak: bool) -> Line:
+        name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name)
+        pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
+        for at in columns:
+            pieces.append(("  ", "") if at is None else self._cell(row, at, slots[at]))
+        top = self.peaks[row]
+        if peak and top is not None:
+            place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
+            named = pad(cut(self.columns[top], 6, ascii=self.view.ascii), 6)
+            pieces += [(f"   {place} ", FAINT), (f"{named} {self.write(float(self.values[row, top]))}", "bold")]
+        return tuple(pieces)
+
+    def _cell(self, row: int, column: int, slot: int) -> Piece:
+        value = float(self.values[row, column])
+        if np.isnan(value):
+            return pad(self.empty, slot - 1, "right") + " ", FAINT
+        largest = self.peaks[row] == column
+        mark = "*" if largest and not self.view.color else " "
+        style = SEQUENTIAL.style(float(self.fractions[row, column])) if self.fractions is not None else ""
+        return pad(self.write(value), slot - 1, "right") + mark, f"bold underline {style}".strip() if largest else style
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    words = "The animal didn't cross the street".split()
+    numbers = np.tril(np.arange(36.0).reshape(6, 6) % 7 + 1)
+    weights = numbers / numbers.sum(1, keepdims=True)
+    show(matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample"))

@@ -1,0 +1,42 @@
+"""How a number is written on a screen: one style for a whole array, so that columns line up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Write = Callable[[float], str]
+
+
+def writer(values: Any, precision: int) -> Write:
+    """A function that writes each of these values with `precision` digits after the point.
+
+    Fixed notation, or scientific for all when the largest magnitude is 10⁶ or more, or too small
+    to show. Never `-0.00`. Not finite: `nan`, `inf`, `-inf`.
+    """
+    found = np.abs(np.asarray(values, np.float64))
+    finite = found[np.isfinite(found)]
+    largest = float(finite.max()) if finite.size else 0.0
+    scientific = largest >= 1e6 or 0 < largest < 0.5 * 10.0**-precision
+
+    def write(value: float) -> str:
+        text = f"{value:.{precision}{'e' if scientific else 'f'}}"
+        return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+    return write
+
+
+def brief(value: float | None) -> str:
+    """One number for a header: at most 6 significant digits, no trailing zeros; `none` for None."""
+    return "none" if value is None else f"{value:.6g}"
+
+
+def root_of(scale: float, d_k: int, d_model: int) -> str:
+    """How a scale comes from a size, such as `1/√64`; "" when it does not."""
+    for size in (d_k, d_model):
+        if size > 0 and math.isclose(scale, size**-0.5, rel_tol=1e-6):
+            return f"1/√{size}"
+    return ""

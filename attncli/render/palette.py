@@ -1,0 +1,123 @@
+"""Colours and shade characters for numbers between 0 and 1, and how values are brought there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+NDArray = np.ndarray[Any, Any]
+Rgb = tuple[int, int, int]
+
+LEVELS = 48
+"""Distinct colours of a palette; more would only cost time to parse."""
+
+RAMP = "·░▒▓█"
+RAMP_ASCII = ".:-=+*#%@"
+"""From low to high; a masked cell is blank, so the lowest level is not."""
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours along [0, 1], interpolated between `anchors` (RRGGBB) in sRGB."""
+
+    name: str
+    anchors: tuple[str, ...]
+
+    def rgb(self, fraction: float) -> Rgb:
+        """The colour at `fraction`, clipped to [0, 1]."""
+        return _rgb(self, round(min(max(fraction, 0.0), 1.0) * (LEVELS - 1)))
+
+    def colour(self, fraction: float) -> str:
+        """The colour as `#rrggbb`."""
+        return "#{:02x}{:02x}{:02x}".format(*self.rgb(fraction))
+
+    def style(self, fraction: float) -> str:
+        """A Rich style: the colour behind, and black or white in front, whichever reads better (contrast at least 4.5)."""
+        return f"{ink(self.rgb(fraction))} on {self.colour(fraction)}"
+
+
+@cache
+def _rgb(palette: Palette, level: int) -> Rgb:
+    place = level / (LEVELS - 1) * (len(palette.anchors) - 1)
+    low = min(int(place), len(palette.anchors) - 2)
+    a, b = (bytes.fromhex(palette.anchors[at]) for at in (low, low + 1))
+    red, green, blue = (round(x + (y - x) * (place - low)) for x, y in zip(a, b, strict=True))
+    return red, green, blue
+
+
+def luminance(rgb: Rgb) -> float:
+    """Relative luminance in [0, 1]. Source: WCAG 2.1."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def ink(rgb: Rgb) -> str:
+    """`#000000` or `#ffffff`, whichever has the higher contrast on `rgb`."""
+    light = luminance(rgb)
+    return "#000000" if (light + 0.05) ** 2 >= 1.05 * 0.05 else "#ffffff"
+
+
+SEQUENTIAL = Palette("viridis", ("440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"))
+"""Dark to light at even steps of lightness. Source: viridis, Smith and van der Walt, 2015."""
+
+DIVERGING = Palette("blue-red", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"))
+"""Below 0 blue, 0 pale, above 0 red. Source: ColorBrewer RdBu, Brewer and Harrower, 2002."""
+
+
+def shade(fraction: float, *, ascii: bool) -> str:
+    """The character that stands for `fraction`, clipped to [0, 1], where there is no colour."""
+    ramp = RAMP_ASCII if ascii else RAMP
+    return ramp[min(int(max(fraction, 0.0) * len(ramp)), len(ramp) - 1)]
+
+
+def normalise(values: NDArray, how: str, *, low: float | None = None, high: float | None = None) -> NDArray:
+    """Values [row, column] brought to [0, 1] as float64; anything not finite (masked) is NaN.
+
+    how: "linear" from 0, or from the least value if that is below 0, to the greatest; "row" the
+    same within each row; "log" over the three decades below the greatest, 0 and less at the
+    bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
+    0 at 0.5 and the largest magnitude at 0 or 1. low, high: the range to use in place of the values' own.
+    A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty. Raises ValueError for another name.
+    """
+    if how not in ("linear", "log", "row", "signed"):
+        raise ValueError(f"no scale named {how!r}")
+    found = np.asarray(values, np.float64)
+    found = np.where(np.isfinite(found), found, np.nan)
+    if not np.isfinite(found).any():
+        return found
+    least = np.nanmin(found) if low is None else low
+    most = np.nanmax(found) if high is None else high
+    if how == "signed":
+        size = max(abs(least), abs(most))
+        return np.clip(0.5 + found / (2 * size), 0, 1) if size > 0 else np.where(np.isnan(found), np.nan, 0.5)
+    if how == "row":
+        filled = np.where(np.isnan(found), np.inf, found)
+        least = np.minimum(filled.min(axis=1, keepdims=True), 0.0)
+        most = np.where(np.isnan(found), -np.inf, found).max(axis=1, keepdims=True)
+    elif how == "log" and least >= 0:
+        with np.errstate(divide="ignore"):
+            found = np.maximum(np.log10(found), np.log10(most) - 3) if most > 0 else found
+        least, most = (np.log10(most) - 3, np.log10(most)) if most > 0 else (0.0, 0.0)
+    else:
+        least = min(least, 0.0)
+    return _between(found, least, most)
+
+
+def _between(found: NDArray, least: Any, most: Any) -> NDArray:
+    extent = np.asarray(most - least, np.float64)
+    usable = np.isfinite(extent) & (extent > 0)
+    scaled = (found - np.where(usable, least, 0.0)) / np.where(usable, extent, 1.0)
+    return np.where(np.isnan(found), np.nan, np.clip(np.where(usable, scaled, 0.0), 0, 1))
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import line, show
+
+    steps = [at / 60 for at in range(61)]
+    for palette in (SEQUENTIAL, DIVERGING):
+        show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
+    for ascii in (False, True):
+        show(line("".join(shade(step, ascii=ascii) for step in steps)))

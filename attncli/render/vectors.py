@@ -1,0 +1,72 @@
+"""Vectors, one per row: the first and last dimensions, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import FAINT, heading, remark
+from attncli.render.lines import Lines, Piece, spaced, stack, unstyled
+from attncli.render.matrix import NAME, ROWS, as_matrix
+from attncli.render.numbers import writer
+from attncli.render.safe import cells, cut, label, pad
+from attncli.render.view import View
+from attncli.render.window import Shown, both_ends, ends, panels, says
+
+
+def vectors(
+    values: Any, rows: Sequence[str], view: View, *, title: str = "", note: str = "", row_numbers: Sequence[int] | None = None
+) -> Lines:
+    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length |x|.
+
+    A full view prints every dimension and row, in panels. Without rows or dimensions: "(empty)".
+    """
+    found = as_matrix(values)
+    top = heading(title, note, view)
+    if found.size == 0:
+        return stack((top, remark("(empty)", view)))
+    numbers = list(row_numbers) if row_numbers is not None else list(range(found.shape[0]))
+    names = [label(text, ascii=view.ascii) for text in rows]
+    write, lengths = writer(found, view.precision), np.sqrt((found**2).sum(axis=1))
+    write_length = writer(lengths, view.precision)
+    index = len(str(max(numbers)))
+    name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
+    slot = 1 + max(len(write(float(bound(found)))) for bound in (np.nanmin, np.nanmax)) if np.isfinite(found).any() else 4
+    slot = max(slot, 1 + len(str(found.shape[1] - 1)))
+    norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
+    room = view.width - index - 1 - name - norm
+    shown_rows: Shown = list(range(len(names))) if view.full else ends(len(names), ROWS)
+
+    def panel(columns: Shown) -> Lines:
+        head: list[Piece] = [(" " * (index + 1 + name), "")]
+        head += [(" …" if not view.ascii else "..", FAINT) if at is None else (pad(str(at), slot, "right"), FAINT) for at in columns]
+        out = [(*head, (pad("|x|", norm, "right"), FAINT))]
+        for row in shown_rows:
+            if row is None:
+                out.append(((pad("⋮" if not view.ascii else ":", index, "right"), FAINT),))
+                continue
+            pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
+            pieces.append((pad(cut(names[row], name, ascii=view.ascii), name), ""))
+            pieces += [("  " if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns]
+            out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
+        return Lines(tuple(out))
+
+    if view.full:
+        body = spaced(panel(list(group)) for group in panels([slot] * found.shape[1], room))
+        return _coloured(stack((top, body)), view)
+    columns = both_ends(found.shape[1], room // slot if found.shape[1] * slot <= room else (room - 2) // slot)
+    said = [says(shown_rows, numbers, "rows"), says(columns, range(found.shape[1]), "dimensions")]
+    told = "; ".join(part for part in said if part)
+    return _coloured(stack((top, panel(columns), remark(told + " shown; --full shows all" if told else "", view))), view)
+
+
+def _coloured(block: Lines, view: View) -> Lines:
+    return block if view.color else unstyled(block)
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    show(vectors(np.sin(np.arange(192.0)).reshape(3, 64), ["The", "animal", "didn't"], View(color=True), title="output"))

@@ -1,0 +1,49 @@
+"""Which rows or columns are shown when not all fit, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Shown = list[int | None]
+"""Positions to show, in order; None where some are left out."""
+
+
+def ends(count: int, room: int) -> Shown:
+    """All of `count` positions, or the first `room` - 1, a gap, and the last. room: at least 2."""
+    if count <= max(room, 2):
+        return list(range(count))
+    return [*range(max(room, 2) - 1), None, count - 1]
+
+
+def both_ends(count: int, room: int) -> Shown:
+    """All of `count` positions, or as many from either end as `room` allows with a gap between. room: at least 2."""
+    if count <= max(room, 2):
+        return list(range(count))
+    tail = max(room, 2) // 2
+    return [*range(max(room, 2) - tail), None, *range(count - tail, count)]
+
+
+def panels(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Consecutive columns grouped so that each group's widths fit `room`; at least one column in each."""
+    groups: list[list[int]] = []
+    used = 0
+    for at, width in enumerate(widths):
+        if not groups or used + width > room:
+            groups.append([])
+            used = 0
+        groups[-1].append(at)
+        used += width
+    return groups
+
+
+def says(shown: Shown, numbers: Sequence[int], what: str) -> str:
+    """Such as `columns 0–6, 39 of 40`; "" when nothing is left out."""
+    if None not in shown:
+        return ""
+    gap = shown.index(None)
+    parts = [part for part in (shown[:gap], shown[gap + 1 :]) if part]
+    spans = []
+    for part in parts:
+        first, last = (numbers[at] for at in (part[0], part[-1]) if at is not None)
+        spans.append(f"{first}" if first == last else f"{first}–{last}")
+    return f"{what} {', '.join(spans)} of {len(numbers)}"
