@@ -12,7 +12,9 @@ from typing import BinaryIO
 
 from attncli.errors import AttnError
 
-SYSTEM_FOLDERS = ("/dev", "/proc")
+# Names of this process's own streams: resolving them would replace the file that a shell redirected them to.
+STREAMS = ("/dev/stdout", "/dev/stderr")
+STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 
 
 @contextmanager
@@ -51,7 +53,8 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:
     """Whether to write directly, where, and the permissions of the file that is there now (None: there is none)."""
-    if Path(os.path.abspath(path)).parts[:2] in [Path(folder).parts for folder in SYSTEM_FOLDERS]:  # noqa: PTH100 - links must stay
+    plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
+    if plain in STREAMS or plain.startswith(STREAM_FOLDERS):
         return True, path, None
     target = path.resolve()
     try:

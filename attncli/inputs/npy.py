@@ -63,7 +63,7 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
 def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) -> np.ndarray[Any, Any]:
     """The array that follows a header. Raises InputError where the data end early."""
     flat = np.empty(header.size, np.uint8)
-    view = memoryview(flat)
+    view = flat.data
     done = 0
     while done < header.size:
         part = stream.read(min(CHUNK, header.size - done))

@@ -84,7 +84,7 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
     raw = np.empty(entry.end - entry.start, np.uint8)
     stream.seek(entry.start)
     done = 0
-    view = memoryview(raw)
+    view = raw.data
     while done < len(view):
         count = stream.readinto(view[done:])  # type: ignore[attr-defined]
         if not count:
@@ -116,11 +116,11 @@ def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, An
 
 def _parsed(raw: bytes, where: str) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"the header names {twice!r} twice", where=where, expected=EXPECTED)
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise InputError(f"the header names {name!r} twice", where=where, expected=EXPECTED)
+            found[name] = value
         return found
 
     def constant(word: str) -> NoReturn:

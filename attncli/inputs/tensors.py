@@ -1,0 +1,134 @@
+"""Named tensors in files: .safetensors, .npz, .npy, and torch's .pt and .pth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attncli.errors import InputError, UsageError
+from attncli.inputs.archive import open_archive, write_npz
+from attncli.inputs.atomic import atomic_writer
+from attncli.inputs.dtypes import checked
+from attncli.inputs.npy import read_npy_data, read_npy_header
+from attncli.inputs.opening import SIZE_LIMIT, open_regular
+from attncli.inputs.safetensors_file import read_entry, read_header, write_safetensors
+
+FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
+WRITTEN = (".safetensors", ".npz")
+WHAT = "a tensor file: .safetensors, .npz, .npy, .pt or .pth"
+
+
+class TensorInfo(NamedTuple):
+    """One tensor of a file, without its numbers. dtype in NumPy's words ("bfloat16"); the format's own where NumPy has none."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def read_tensors(path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+    """All tensors of a file by name, in the machine's byte order and row-major; the data type stays as stored
+    (bfloat16 of a .pt is widened to float32). An .npy holds one, named after the file without its ending.
+
+    limit: bytes of the file, and of what it unpacks to.
+    Raises InputError for a file that is missing, damaged, hostile or of an unknown kind, for pickled objects and,
+    unless `allow_nonfinite`, for NaN or Inf (naming tensor and position); UnsupportedError for data types that are
+    not plain numbers (complex, text, float8); LimitError above `limit`.
+    """
+    where = str(path)
+    return {name: checked(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in _stored(path, limit).items()}
+
+
+def tensor_index(path: Path, *, limit: int = SIZE_LIMIT) -> list[TensorInfo]:
+    """The tensors of a file in its order, read from headers alone (but for .pt and .pth, which are read whole).
+
+    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is not limited, and
+    data types that cannot be computed with are listed as they are.
+    """
+    where = str(path)
+    match _format(path):
+        case ".safetensors":
+            stream, size = open_regular(path, what=WHAT, limit=2**62)
+            with stream:
+                return [
+                    TensorInfo(entry.name, entry.dtype_name, entry.shape) for entry in read_header(stream, size, where).entries.values()
+                ]
+        case ".npz":
+            stream, _ = open_regular(path, what=WHAT, limit=limit)
+            with stream, open_archive(stream, where, limit) as archive:
+                headers = {name: archive.header(name) for name in archive.names}
+            return [TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape) for name, header in headers.items()]
+        case ".npy":
+            stream, size = open_regular(path, what=WHAT, limit=limit)
+            with stream:
+                header = read_npy_header(stream, path.stem, where, size)
+            return [TensorInfo(path.stem, header.dtype.newbyteorder("=").name, header.shape)]
+        case _:
+            return [TensorInfo(name, array.dtype.name, array.shape) for name, array in _stored(path, limit).items()]
+
+
+def read_metadata(path: Path, *, limit: int = SIZE_LIMIT) -> dict[str, str]:
+    """The texts by name that stand in a .safetensors or .npz file beside its tensors; {} where there are none or the
+    format has no place for them. Raises InputError for a damaged file, LimitError above `limit` (.npz)."""
+    where = str(path)
+    match _format(path):
+        case ".safetensors":
+            stream, size = open_regular(path, what=WHAT, limit=2**62)
+            with stream:
+                return read_header(stream, size, where).metadata
+        case ".npz":
+            stream, _ = open_regular(path, what=WHAT, limit=limit)
+            with stream, open_archive(stream, where, limit) as archive:
+                return archive.metadata()
+        case _:
+            return {}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
+    """Writes tensors and metadata to a .safetensors or .npz file, whole or not at all; the same content gives the same bytes.
+
+    Raises UsageError for another ending, UnsupportedError for data types that are not plain numbers, AttnError where
+    the file cannot be written.
+    """
+    check_writable_format(path)
+    write = write_safetensors if path.suffix.lower() == ".safetensors" else write_npz
+    with atomic_writer(path) as stream:
+        write(stream, tensors, metadata)
+
+
+def check_writable_format(path: Path) -> None:
+    """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
+    if path.suffix.lower() not in WRITTEN:
+        raise UsageError(
+            f"tensors cannot be saved as {path.suffix or 'a file without an ending'}", where=str(path), expected=" or ".join(WRITTEN)
+        )
+
+
+def _stored(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+    where = str(path)
+    kind = _format(path)
+    stream, size = open_regular(path, what=WHAT, limit=limit)
+    with stream:
+        match kind:
+            case ".safetensors":
+                entries = read_header(stream, size, where).entries.values()
+                return {entry.name: read_entry(stream, entry, where) for entry in entries}
+            case ".npz":
+                with open_archive(stream, where, limit) as archive:
+                    return {name: archive.array(name) for name in archive.names}
+            case ".npy":
+                header = read_npy_header(stream, path.stem, where, size)
+                return {path.stem: read_npy_data(stream, header, path.stem, where)}
+    from attncli.arrays.torch_backend import read_state_dict
+
+    return dict(read_state_dict(where))
+
+
+def _format(path: Path) -> str:
+    kind = path.suffix.lower()
+    if kind not in FORMATS:
+        raise InputError(f"{kind or 'no ending'} is not a known kind of tensor file", where=str(path), expected=WHAT)
+    return kind
