@@ -17,8 +17,6 @@ from attncli.models.model import Model
 
 Document = dict[str, Any]
 
-SQUARE_SHOWN = ("scores", "weights")
-
 
 def header(schema: str, model: Model, text: str, tokens: Sequence[Token]) -> Document:
     """The part that every document about a text begins with: schema, version, text, tokens, model, attention."""
@@ -112,7 +110,8 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
             part["weights"] = found["weights"][place]
         part["output"] = found["mixed"][place]
         if stages:
-            part["stages"] = {name: found[name][place] for name in ordered(found) if _per_head(name)}
+            # heads that share keys and values show the ones they share
+            part["stages"] = {name: found[name][place * len(found[name]) // len(heads)] for name in ordered(found) if _per_head(name)}
         parts.append(part)
     layer: Document = {"layer": trace.layer, "heads": parts, "output": found["out"]}
     if stages:

@@ -18,7 +18,8 @@ from attncli.attention.mask import Everywhere, Mask
 from attncli.attention.position import sinusoidal
 from attncli.attention.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
 from attncli.errors import InputError, UsageError
-from attncli.inputs.tokenize import Token
+from attncli.inputs.token import Token, Tokenizer
+from attncli.models.model import Identity, Model
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
@@ -244,3 +245,10 @@ class ToyStore:
 
     def bytes_read(self) -> int:
         return sum(array.nbytes for array in self.weights.values())
+
+
+def seeded_model(settings: Settings, seed: int, source: str, tokenizer: Tokenizer, backend: Backend) -> Model:
+    """The toy model with seeded weights. source: "seeded", or "random" for a seed that was drawn."""
+    spec, weights = spec_of(settings), seeded_weights(settings, seed)
+    identity = Identity(source, seed=seed, digest=digest(weights))
+    return Model(spec, ToyStore(spec, weights, seed), tokenizer, backend, identity)

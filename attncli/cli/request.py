@@ -1,0 +1,193 @@
+"""From options to what they ask for: texts, tokens, a mask, a model, a selection of layers and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
+from attncli.cli.output import Environment
+from attncli.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from attncli.attention.mask import Mask
+    from attncli.attention.spec import Spec
+    from attncli.inputs.text import Text
+    from attncli.inputs.token import Token
+    from attncli.models.model import Model
+
+MASK_FILES = (".npy", ".npz", ".json", ".csv")
+
+TOY_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
+"""Options that describe seeded or file weights; a checkpoint brings its own."""
+
+
+def texts(environment: Environment, asked: TextOptions) -> Iterator[Text]:
+    """The texts asked for; says so when the sample stands in for one."""
+    from attncli.inputs.text import SAMPLE, read_texts
+
+    for text in read_texts(
+        asked.text,
+        file=asked.file,
+        lines=asked.lines,
+        ids=asked.ids,
+        stdin=environment.stdin,
+        stdin_is_terminal=environment.stdin_is_terminal,
+        sample=SAMPLE,
+    ):
+        if text.origin == "sample":
+            environment.note(f"no text given; using the sample: {text.text}")
+        yield text
+
+
+def one_text(environment: Environment, asked: TextOptions) -> Text:
+    """The only text asked for. Raises UsageError when there are several."""
+    found = texts(environment, asked)
+    first = next(found)
+    if next(found, None) is not None:
+        raise UsageError("--lines gave more than one text", expected="one text for this command", hint="attn run --lines --ndjson")
+    return first
+
+
+def tokens_of(model: Model, text: Text) -> list[Token]:
+    """The tokens of a text, or those that its ids name. Raises InputError for none or too many."""
+    if text.ids is not None:
+        return model.checked(model.tokenizer.ids_to_tokens(text.ids))
+    return model.encode(text.text)
+
+
+def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | None:
+    """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; None for all.
+
+    Raises UsageError for what is no number or range, InputError for one that does not exist.
+    """
+    if not values:
+        return None
+    found: set[int] = set()
+    for part in ",".join(values).split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UsageError(f"--{what} {part.strip()!r} is no number or range", expected=f"0 to {count - 1}, such as 0, 0,2 or 1-3")
+        ends = (int(first), int(last) if dash else int(first))
+        if max(ends) >= count:
+            raise InputError(f"there is no {what} {max(ends)}", expected=f"0 to {count - 1} ({count} {what}s, counted from 0)")
+        if ends[0] > ends[1]:
+            raise UsageError(f"--{what} {part.strip()!r} runs backwards", expected=f"--{what} {last}-{first}")
+        found.update(range(ends[0], ends[1] + 1))
+    return sorted(found)
+
+
+def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
+    """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
+    from attncli.attention.mask import Given, both
+    from attncli.attention.mask_spec import parse
+
+    parts: list[Mask] = []
+    for spec in specs or ():
+        if spec.lower().endswith(MASK_FILES):
+            from attncli.inputs.matrix import read_matrix
+
+            parts.append(Given(read_matrix(Path(spec), "mask") != 0, Path(spec).name))
+        else:
+            parts.append(parse(spec, seed=seed))
+    return both(*parts)
+
+
+def model(
+    environment: Environment,
+    asked: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    *,
+    tokenizer: str | None = None,
+    heads: int = 1,
+) -> Model:
+    """The model that the options describe: a checkpoint, a weight file, or seeded weights.
+
+    heads: how many heads seeded weights have where `--num-heads` does not say.
+    """
+    name = asked.model or default_model(environment, asked)
+    if name is not None:
+        return _checkpoint(name, asked, attention, compute, tokenizer)
+    return _toy(environment, asked, attention, compute, tokenizer or "word", heads)
+
+
+def default_model(environment: Environment, asked: ModelOptions) -> str | None:
+    """`ATTN_MODEL`, unless an option describes other weights."""
+    told = environment.variables.get("ATTN_MODEL")
+    if not told or any(getattr(asked, name) is not None for name in TOY_ONLY):
+        return None
+    return told
+
+
+def _checkpoint(name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str | None) -> Model:
+    from attncli.models.load import load
+
+    out_of_place = [item.name for item in fields(asked) if item.name in TOY_ONLY and getattr(asked, item.name) is not None]
+    out_of_place += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
+    if out_of_place:
+        told = " ".join(f"--{item.replace('_', '-')}" for item in out_of_place)
+        raise UsageError(f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other")
+    if tokenizer is not None:
+        raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
+    if attention.position not in (None, "none"):
+        raise UsageError(f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions")
+    loaded = load(name, backend=compute.backend, device=compute.device, dtype=compute.dtype, ignore=tuple(asked.ignore_config or ()))
+    return replace(loaded, spec=changed(loaded.spec, attention))
+
+
+def changed(spec: Spec, attention: AttentionOptions) -> Spec:
+    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
+    from attncli.attention.mask import both
+    from attncli.models.toy import scale_number
+
+    extra = mask(attention.mask)
+    blocks = []
+    for block in spec.blocks:
+        layer = block.attention
+        scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
+        softcap = layer.softcap if attention.softcap is None else attention.softcap
+        blocks.append(replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap)))
+    return replace(spec, blocks=tuple(blocks))
+
+
+def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, str]:
+    """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
+    told = asked.seed or "0"
+    if told == "random":
+        from attncli.inputs.seeded import draw_seed
+
+        drawn = draw_seed()
+        environment.note(f"seed drawn: {drawn} (repeat with --seed {drawn})")
+        return drawn, "random"
+    if not told.isdecimal() or int(told) >= 2**63:
+        raise UsageError(f"--seed is {told!r}", expected="a whole number from 0, or 'random'")
+    return int(told), "seeded"
+
+
+def _toy(
+    environment: Environment, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str, heads: int
+) -> Model:
+    from attncli.arrays.backend import choose
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+    from attncli.models.toy import Settings, seeded_model
+
+    seed, source = seed_of(asked, environment)
+    settings = Settings(
+        d_model=64 if asked.d_model is None else asked.d_model,
+        heads=heads if asked.num_heads is None else asked.num_heads,
+        d_k=asked.d_k,
+        d_v=asked.d_v,
+        bias=bool(asked.bias),
+        residual=asked.residual,
+        layer_norm=asked.layer_norm,
+        output_projection=asked.output_projection,
+        position=attention.position or "none",
+        scale=attention.scale or "sqrt-dk",
+        softcap=attention.softcap,
+        mask=mask(attention.mask, seed),
+    )
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend)
