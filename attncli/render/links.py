@@ -1,0 +1,80 @@
+"""Links: which query looks at which key, with its weight as a number and a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, heading, remark
+from attncli.render.lines import Line, Lines, stack, unstyled
+from attncli.render.numbers import writer
+from attncli.render.safe import cells, cut, label, pad
+from attncli.render.view import View
+
+EIGHTHS = " ▏▎▍▌▋▊▉"
+LONGEST = 32
+"""Cells of the longest bar."""
+
+
+def bar(fraction: float, width: int, *, ascii: bool) -> str:
+    """A bar of `fraction` (clipped to [0, 1]) of `width` cells, to an eighth of a cell; `#` in ASCII."""
+    size = min(max(fraction, 0.0), 1.0) * width
+    if ascii:
+        return "#" * round(size)
+    whole, part = divmod(round(size * 8), 8)
+    return "█" * whole + (EIGHTHS[part] if part else "")
+
+
+def links(
+    found: Sequence[Mapping[str, Any]],
+    queries: Sequence[str],
+    view: View,
+    *,
+    keys: Sequence[str] | None = None,
+    title: str = "",
+    note: str = "",
+) -> Lines:
+    """Links, `view.top` of them in the order given: layer and head where they differ, `it → animal`, weight, bar from 0 to 1.
+
+    found: objects with layer, head, query, key, weight. queries, keys: the token texts by position; keys
+    are the queries where None. No links: "(none)".
+    """
+    top = heading(title, note, view)
+    shown = found if view.full else found[: view.top]
+    if not shown:
+        return stack((top, remark("(none)", view)))
+    places = {(link["layer"], link["head"]) for link in found}
+    name = max((view.width - 30) // 2, 4)
+    rows = [_parts(link, queries, keys or queries, name, view, located=len(places) > 1) for link in shown]
+    widths = [max(cells(row[at]) for row in rows) for at in range(3)]
+    write = writer([link["weight"] for link in shown], view.precision)
+    arrow = spell(" → ", ascii=view.ascii)
+    numbers = [write(link["weight"]) for link in shown]
+    digits = max(map(len, numbers))
+    room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
+    lines: list[Line] = []
+    for link, (place, query, key), number in zip(shown, rows, numbers, strict=True):
+        drawn = bar(link["weight"], room, ascii=view.ascii) if room >= 4 else ""
+        where = pad(place, widths[0]) + ("  " if widths[0] else "")
+        ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
+        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), (drawn, "cyan")))
+    left = f"{len(shown)} of {len(found)} links shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
+    block = stack((top, Lines(tuple(lines)), remark(left, view)))
+    return block if view.color else unstyled(block)
+
+
+def _parts(
+    link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, *, located: bool
+) -> tuple[str, str, str]:
+    place = f"L{link['layer']} H{link['head']}" if located else ""
+    query = cut(label(queries[link["query"]], ascii=view.ascii), name, ascii=view.ascii)
+    key = cut(label(keys[link["key"]], ascii=view.ascii), name, ascii=view.ascii)
+    return place, f"{link['query']} {query}", f"{link['key']} {key}"
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    sample = [{"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.65}, {"layer": 3, "head": 1, "query": 2, "key": 1, "weight": 0.64}]
+    show(links(sample, ["The", "animal", "it"], View(color=True), title="strongest links"))

@@ -1,0 +1,110 @@
+"""What exactly ran, and on which tokens: the top of every screen about a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, remark
+from attncli.render.lines import Line, Lines, Piece, flow, line, stack, unstyled
+from attncli.render.numbers import brief, root_of
+from attncli.render.safe import cells, cut, label, safe
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+SIDE = 11
+"""Cells of the words at the left edge."""
+
+
+def header(document: Document, view: View) -> Lines:
+    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings."""
+    model, attention = document["model"], document["attention"]
+    facts = [
+        ("weights", _weights(model, view)),
+        ("sizes", _sizes(model)),
+        ("attention", _conventions(model, attention, view)),
+        ("computed", [f"{attention['backend']}", f"{attention['dtype']}"]),
+    ]
+    text = cut(safe(document["text"], ascii=view.ascii), view.width, ascii=view.ascii)
+    blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
+    blocks += [warning(said, view) for said in document.get("warnings", ())]
+    block = stack(blocks)
+    return block if view.color else unstyled(block)
+
+
+def fact(name: str, parts: Iterable[str], view: View) -> Lines:
+    """A word at the left edge, and safe parts beside it, broken between parts."""
+    shown = [(part, "") for part in parts if part]
+    dot = "; " if view.ascii else " · "
+    block = flow(shown, width=view.width, indent=SIDE, gap=dot)
+    rows = [((name.ljust(SIDE), FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
+    return Lines(tuple(rows))
+
+
+def warning(said: str, view: View) -> Lines:
+    """A warning, over as many lines as it needs; it may quote the user's own words."""
+    return remark("! " + said, view, style="yellow")
+
+
+def _weights(model: Document, view: View) -> list[str]:
+    name = safe(model["name"], ascii=view.ascii) if model.get("name") else ""
+    family = safe(model["family"], ascii=view.ascii) if model.get("family") else ""
+    match model["source"]:
+        case "seeded":
+            return [f"seeded, seed {model['seed']}", "not learned: the pattern below is chance"]
+        case "random":
+            return [f"drawn at random, seed {model['seed']}", "not learned: the pattern below is chance"]
+        case "checkpoint":
+            return [f"checkpoint {name}".rstrip(), family and f"family {family}", "learned"]
+        case "file":
+            return [f"from file {name}".rstrip(), family]
+        case "tensors":
+            return [f"captured tensors {name}".rstrip(), family]
+        case other:
+            return [safe(str(other), ascii=view.ascii), name]
+
+
+def _sizes(model: Document) -> list[str]:
+    layers, heads, shared = model["layers"], model["heads"], model["kv_heads"]
+    parts = [f"d_model {model['d_model']}", counted(layers, "layer"), counted(heads, "head")]
+    parts += [counted(shared, "kv head")] if shared != heads else []
+    return [*parts, f"d_k {model['d_k']}", f"d_v {model['d_v']}"]
+
+
+def _conventions(model: Document, attention: Document, view: View) -> list[str]:
+    scale = attention["scale"]
+    root = root_of(scale, model["d_k"] or 0, model["d_model"] or 0) if scale is not None else ""
+    parts = [f"scale {brief(scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else "")]
+    parts += [f"soft-cap {brief(attention['softcap'])}"] if attention["softcap"] is not None else []
+    parts += [f"{name} {safe(str(attention[name]), ascii=view.ascii)}" for name in ("mask", "position")]
+    return parts
+
+
+def counted(count: int, what: str) -> str:
+    """Such as `1 layer`, `8 heads`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def tokens_part(tokens: Sequence[Document], view: View, *, most: int = 64) -> Lines:
+    """The tokens with their positions, special ones in italics; the first `most` unless the view is full."""
+    shown = tokens if view.full else tokens[:most]
+    told = f"first {len(shown)} of {len(tokens)} tokens shown; --full shows all" if len(shown) < len(tokens) else ""
+    mark = ":" if view.ascii else " "
+    rows: list[Line] = []
+    row: list[Piece] = []
+    used = 0
+    for token in shown:
+        index = f"{token['index']}{mark}"
+        text = cut(label(token["text"], ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
+        size = len(index) + cells(text)
+        if row and used + 2 + size > view.width:
+            rows.append(tuple(row))
+            row, used = [], 0
+        if row:
+            row.append(("  ", ""))
+        row += [(index, FAINT), (text, "italic" if token["special"] else "")]
+        used += size + (2 if used else 0)
+    lines = Lines((*rows, tuple(row)) if row else ())
+    block = stack((line((counted(len(tokens), "token"), "bold")), lines, remark(told, view)))
+    return block if view.color else unstyled(block)

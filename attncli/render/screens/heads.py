@@ -1,0 +1,118 @@
+"""The screen of `attn.heads/1`: small maps of all heads, their metrics and labels, and the average of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.heatmap import Map, side_by_side
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.links import links
+from attncli.render.matrix import matrix
+from attncli.render.safe import cut, label
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("header", "tokens", "maps", "metrics", "average", "weights", "links")
+"""Every part, in the order of the screen."""
+DEFAULT = frozenset({"header", "tokens", "maps", "metrics"})
+
+
+def heads_screen(document: Document, view: View) -> Lines:
+    """The whole screen for an `attn.heads/1` document.
+
+    `average` is the table of the averaged heads, `weights` the table of each head, `links` each
+    head's strongest link with a bar.
+    """
+    wanted = DEFAULT if view.show is None else view.show
+    blocks = [_part(part, document, view) for part in PARTS if part in wanted]
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def _part(part: str, document: Document, view: View) -> Lines:
+    texts = [token["text"] for token in document["tokens"]]
+    average = (document.get("average") or {}).get("weights")
+    match part:
+        case "header":
+            return header(document, view)
+        case "tokens":
+            return tokens_part(document["tokens"], view)
+        case "maps":
+            return maps_part(document, view)
+        case "metrics":
+            return metrics_part(document, view)
+        case "average":
+            note = "mean over heads; it hides what single heads do"
+            return matrix(average, texts, texts, view, title="average of the heads", note=note) if average is not None else Lines()
+        case "weights":
+            held = [head for head in document["heads"] if head.get("weights") is not None]
+            note = "rows: queries, columns: keys"
+            return spaced(matrix(head["weights"], texts, texts, view, title=f"weights of {_name(head)}", note=note) for head in held)
+        case _:
+            found = [{"layer": head["layer"], "head": head["head"], **head["top_link"]} for head in document["heads"] if head["top_link"]]
+            return links(found, texts, view, title="strongest link of each head", note="bars from 0 to 1")
+
+
+def maps_part(document: Document, view: View) -> Lines:
+    """A small map of each head and of their average, on one scale."""
+    several = len({head["layer"] for head in document["heads"]}) > 1
+    maps = [
+        Map(_name(head) if several else f"head {head['head']}", head["weights"])
+        for head in document["heads"]
+        if head.get("weights") is not None
+    ]
+    average = (document.get("average") or {}).get("weights")
+    if average is not None and len(maps) > 1:
+        maps.append(Map("average", average))
+    if not maps:
+        return Lines()
+    return stack((heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view)))
+
+
+def metrics_part(document: Document, view: View) -> Lines:
+    """One row of metrics per head, a last row for uniform attention, and what the columns mean."""
+    heads = document["heads"]
+    names = list(dict.fromkeys(name for head in heads for name in head["metrics"]))
+    texts = [token["text"] for token in document["tokens"]]
+    several = len({head["layer"] for head in heads}) > 1
+    labelled = any(head.get("labels") for head in heads)
+    columns = [*(["layer"] if several else []), "head", *names, "top link", *(["labels"] if labelled else [])]
+    rows = [
+        [
+            *([str(head["layer"])] if several else []),
+            str(head["head"]),
+            *(_number(head["metrics"].get(name), view) for name in names),
+            _link(head["top_link"], texts, view),
+            *([", ".join(head.get("labels") or ())] if labelled else []),
+        ]
+        for head in heads
+    ]
+    baseline = heads[0].get("baseline") if heads else None
+    if baseline:
+        blanks = [""] * (len(columns) - len(names) - (2 if several else 1))
+        rows.append([*(["all"] if several else []), "uniform", *(_number(baseline.get(name), view) for name in names), *blanks])
+    align = ["right"] * (len(columns) - (2 if labelled else 1))
+    body = table(columns, rows, view, align=align, title="metrics", note="means over the rows")
+    said = "uniform: the same metric if every row were spread evenly over what it may see" if baseline else ""
+    return stack((body, remark(said, view)))
+
+
+def _name(head: Document) -> str:
+    return f"layer {head['layer']} head {head['head']}"
+
+
+def _number(value: Any, view: View) -> str:
+    held = value.get("value") if isinstance(value, Mapping) else value
+    return "-" if held is None else f"{held:.{view.precision}f}"
+
+
+def _link(link: Document | None, texts: Sequence[str], view: View) -> str:
+    if not link:
+        return "-"
+    query, key = (cut(label(texts[link[end]], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key"))
+    return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link['weight']:.{view.precision}f}"

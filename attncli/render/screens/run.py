@@ -1,0 +1,126 @@
+"""The screen of `attn.run/1`: what ran, tokens, shapes, scores, weights, output, links; maps of several heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attncli.render.headings import heading, remark
+from attncli.render.heatmap import Map, side_by_side
+from attncli.render.glyphs import spell
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.links import links
+from attncli.render.matrix import matrix
+from attncli.render.screens.header import counted, header, tokens_part
+from attncli.render.tables import table
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("header", "tokens", "shapes", "maps", "scores", "weights", "output", "links")
+"""Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+
+
+def run_screen(document: Document, view: View) -> Lines:
+    """The whole screen for an `attn.run/1` document.
+
+    Full tables are those of the first layer and head that the document holds, or of every one if the
+    view is full; the screen says how to see the others. Rows are the document's `queries`, or all tokens.
+    """
+    parts = [part for part in PARTS if _wanted(part, document, view)]
+    blocks = [_part(part, document, view) for part in parts]
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def _wanted(part: str, document: Document, view: View) -> bool:
+    if view.show is not None:
+        return part in view.show
+    return part != "maps" or len(_heads(document)) > 1
+
+
+def _part(part: str, document: Document, view: View) -> Lines:
+    tokens = document["tokens"]
+    match part:
+        case "header":
+            return header(document, view)
+        case "tokens":
+            return tokens_part(tokens, view)
+        case "shapes":
+            return shapes_part(document["shapes"], view)
+        case "maps":
+            return maps_part(document, view)
+        case "links":
+            note = "weight of a key in its query's row; bars from 0 to 1"
+            return links(document["links"], [token["text"] for token in tokens], view, title="strongest links", note=note)
+        case _:
+            return tables_part(part, document, view)
+
+
+def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
+    """The shape trace: step, axes, shape, formula."""
+    by = spell(" × ", ascii=view.ascii)
+    rows = [
+        [row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)] for row in shapes
+    ]
+    return table(["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes")
+
+
+def maps_part(document: Document, view: View) -> Lines:
+    """A small map of the weights of every head, on one scale."""
+    several = len({layer["layer"] for layer in document["layers"]}) > 1
+    maps = [
+        Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", head["weights"])
+        for layer, head in _heads(document)
+        if head.get("weights") is not None
+    ]
+    note = "rows: queries, columns: keys" + ("" if several else f" · layer {document['layers'][0]['layer']}")
+    return stack((heading("maps of the weights", note, view), side_by_side(maps, view)))
+
+
+def tables_part(part: str, document: Document, view: View) -> Lines:
+    """Scores, weights or output of the heads that are shown in full, with how to see the others."""
+    heads = _heads(document)
+    shown = heads if view.full else heads[:1]
+    blocks = [_table(part, layer, head, document, view) for layer, head in shown]
+    if part == "output":
+        shown_layers = {layer for layer, _ in shown}
+        blocks += [_layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers]
+    left = ""
+    if len(heads) > len(shown) and part == "weights":
+        left = f"{counted(len(heads) - 1, 'other head')} not shown in full; --layer L --head H chooses, --full shows all"
+    return stack((spaced(blocks), remark(left, view)))
+
+
+def _table(part: str, layer: int, head: Document, document: Document, view: View) -> Lines:
+    texts = [token["text"] for token in document["tokens"]]
+    queries = document.get("queries")
+    rows = texts if queries is None else [texts[at] for at in queries]
+    place = f"layer {layer} head {head['head']}"
+    key = "weights" if part == "weights" else part
+    values = head.get(key)
+    if values is None:
+        return Lines()
+    match part:
+        case "scores":
+            note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+            return matrix(values, rows, texts, view, title="scores", note=note, row_numbers=queries)
+        case "weights":
+            note = f"{place} · softmax of each row; rows: queries, columns: keys"
+            return matrix(values, rows, texts, view, title="weights", note=note, row_numbers=queries)
+        case _:
+            return vectors(values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries)
+
+
+def _layer_output(layer: Document, document: Document, view: View) -> Lines:
+    """The layer's output, unless it is the very same as that of its only head."""
+    if layer.get("output") is None:
+        return Lines()
+    texts = [token["text"] for token in document["tokens"]]
+    queries = document.get("queries")
+    rows = texts if queries is None else [texts[at] for at in queries]
+    return vectors(layer["output"], rows, view, title="output", note=f"layer {layer['layer']} · one vector per token", row_numbers=queries)
+
+
+def _heads(document: Document) -> list[tuple[int, Document]]:
+    return [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
