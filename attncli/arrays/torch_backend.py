@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -121,11 +121,13 @@ class TorchBackend:
         return array.any(axis, keepdim=True)
 
 
-def read_state_dict(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
+def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]:
     """The tensors of a torch `state_dict` file (.pt, .pth), as NumPy arrays by name.
 
     Read with `weights_only=True`: torch's restricted unpickler rebuilds tensors and plain
-    containers and calls nothing the file names. Raises InputError for any other content.
+    containers and calls nothing the file names. Raises InputError for any other content, UnsupportedError for
+    data types that are not plain numbers, LimitError for tensors of more than `limit` bytes in all (a small file
+    can repeat one number without end).
     """
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
@@ -138,6 +140,9 @@ def read_state_dict(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         ) from error
     if not isinstance(found, Mapping) or not all(isinstance(k, str) and torch.is_tensor(v) for k, v in found.items()):
         raise InputError("this torch file holds something other than named tensors", where=path, expected="a state_dict: names to tensors")
+    total = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+    if total > limit:
+        raise LimitError(f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes")
     return {name: _dense(name, tensor, path) for name, tensor in found.items()}
 
 
@@ -145,7 +150,10 @@ def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
         raise InputError(f"tensor {name!r} is sparse, quantised or complex", where=path, expected="dense float tensors")
     plain = tensor.detach().float() if tensor.dtype == torch.bfloat16 else tensor.detach()
-    found: np.ndarray[Any, Any] = plain.contiguous().numpy()
+    try:
+        found: np.ndarray[Any, Any] = plain.contiguous().numpy()
+    except TypeError as error:  # float8 and other data types that NumPy does not have
+        raise UnsupportedError(f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path) from error
     return found
 
 

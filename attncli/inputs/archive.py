@@ -93,6 +93,20 @@ def write_npz(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], met
                 npy_format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
+def check_torch_zip(stream: BinaryIO, where: str, limit: int) -> None:
+    """Raises InputError for a torch file (a zip) with compressed members, which torch never writes, and LimitError for
+    one that holds more than `limit` bytes; a file of torch's older format, which is no zip, passes."""
+    if not zipfile.is_zipfile(stream):
+        return
+    with _told(where), zipfile.ZipFile(_Bounded(stream, where)) as zipped:
+        members = zipped.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise InputError("this torch file is compressed", where=where, expected="a file written by torch.save")
+    total = sum(member.file_size for member in members)
+    if total > limit:
+        raise LimitError(f"the file holds {total:,} bytes of tensors", where=where, expected=f"at most {limit:,} bytes")
+
+
 class _Bounded(io.RawIOBase):
     """A stream that refuses to read much at once."""
 

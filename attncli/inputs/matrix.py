@@ -83,7 +83,7 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
         rows = list(csv.reader(text.splitlines(), delimiter=delimiter, strict=True))
     except csv.Error as error:
         raise InputError(f"this file is not CSV: {error}", where=where, expected="rows of numbers") from error
-    return [[_cell(cell.strip()) for cell in row] for row in rows if any(cell.strip() for cell in row)]
+    return [[_cell(cell.strip()) for cell in row] for row in rows if len(row) > 1 or "".join(row).strip()]
 
 
 def _cell(cell: str) -> object:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attncli.errors import InputError, UsageError
-from attncli.inputs.archive import open_archive, write_npz
+from attncli.arrays.backend import torch_is_installed
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
 from attncli.inputs.atomic import atomic_writer
 from attncli.inputs.dtypes import checked
 from attncli.inputs.npy import read_npy_data, read_npy_header
@@ -122,9 +123,17 @@ def _stored(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
             case ".npy":
                 header = read_npy_header(stream, path.stem, where, size)
                 return {path.stem: read_npy_data(stream, header, path.stem, where)}
+            case _:
+                check_torch_zip(stream, where, limit)
+    return _state_dict(where, limit)
+
+
+def _state_dict(where: str, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+    if not torch_is_installed():
+        raise UnsupportedError("torch files are read with torch, which is not installed", where=where, hint="pip install torch")
     from attncli.arrays.torch_backend import read_state_dict
 
-    return dict(read_state_dict(where))
+    return dict(read_state_dict(where, limit))
 
 
 def _format(path: Path) -> str:
