@@ -32,7 +32,7 @@ def clusters(text: str) -> Iterator[tuple[int, int]]:
     for place, char in enumerate(text):
         if place > start or place == 0:
             flags = flags + 1 if _is_flag_half(char) else 0
-        if place and not _joined(text, place, flags):
+        if place and not _joined(text, start, place, flags):
             yield start, place
             start = place
             flags = int(_is_flag_half(char))
@@ -48,18 +48,21 @@ def _ascii(text: str) -> Iterator[tuple[int, int]]:
         place = end
 
 
-def _joined(text: str, place: int, flags: int) -> bool:
-    """Whether the character at `place` belongs to the cluster before it; `flags`: regional indicators in it, this one counted."""
+def _joined(text: str, start: int, place: int, flags: int) -> bool:
+    """Whether the character at `place` belongs to the cluster from `start`; `flags`: regional indicators in it, this one counted."""
     before, char = text[place - 1], text[place]
     if before == "\r" and char == "\n":
         return True
-    if unicodedata.category(before) in CONTROLS:
+    if _stands_alone(before):
         return False
-    if extends(char):
+    if extends(char) or flags == 2:
         return True
-    if flags == 2:
-        return True
-    return (before == ZWJ and _is_pictograph(char)) or _is_syllable(before, char)
+    return (before == ZWJ and _is_pictograph(text[start]) and _is_pictograph(char)) or _is_syllable(before, char)
+
+
+def _stands_alone(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return kind in CONTROLS or (kind == "Cf" and not extends(char))
 
 
 def extends(char: str) -> bool:
@@ -73,6 +76,8 @@ def _is_flag_half(char: str) -> bool:
 
 def _is_pictograph(char: str) -> bool:
     # Unicode data of older Pythons leaves newer emoji unassigned, hence the block; arrows are signs of mathematics by category.
+    if _is_flag_half(char):
+        return False
     return unicodedata.category(char) == "So" or "\U0001f000" <= char <= "\U0001faff" or "\u2190" <= char <= "\u21ff"
 
 
