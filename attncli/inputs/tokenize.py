@@ -55,6 +55,6 @@ def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> Tokenizer:
 
 def _names_a_file(spec: str, path: Path) -> bool:
     try:
-        return path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json")
+        return bool(spec) and (path.exists() or "/" in spec or "\\" in spec or spec.endswith(".json"))
     except (OSError, ValueError) as error:  # a name too long, or holding a NUL
         raise InputError("this is no usable file name", where=spec, expected=", ".join(BUILTIN)) from error
