@@ -128,3 +128,12 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
     """The queries that see nothing, one entry per layer, head and query."""
     found = backend.numpy(trace.empty_rows)
     return [{"layer": trace.layer, "head": heads[int(place)], "query": int(query)} for place, query in zip(*np.nonzero(found), strict=True)]
+
+
+def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Document:
+    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span."""
+    rows = token_rows(tokens)
+    for row in rows:
+        covered = "" if row["start"] is None else text[row["start"] : row["end"]]
+        row["bytes"] = list(covered.encode("utf-8", "surrogatepass"))
+    return {"schema": "attn.tokens/1", "version": __version__, "text": text, "tokenizer": tokenizer, "tokens": rows, "warnings": []}

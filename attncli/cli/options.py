@@ -23,7 +23,9 @@ def option(*names: str, help: str, panel: str, metavar: str | None = None) -> An
 class TextOptions:
     """Where the text comes from."""
 
-    text: Annotated[str | None, typer.Argument(help="The text; - for standard input; none for a sample sentence.", show_default=False)] = None
+    text: Annotated[str | None, typer.Argument(help="The text; - for standard input; none for a sample sentence.", show_default=False)] = (
+        None
+    )
     file: Annotated[Path | None, option("--file", "-f", help="Read the text from a file.", panel=TEXT)] = None
     lines: Annotated[bool, option("--lines", help="Every line is a text of its own.", panel=TEXT)] = False
     ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT)] = None
@@ -39,7 +41,9 @@ class ModelOptions:
 
     model: Annotated[
         str | None,
-        option("--model", "-m", help="A checkpoint: folder, hub id or alias such as minilm. [env: ATTN_MODEL]", panel=MODEL, metavar="NAME|DIR"),
+        option(
+            "--model", "-m", help="A checkpoint: folder, hub id or alias such as minilm. [env: ATTN_MODEL]", panel=MODEL, metavar="NAME|DIR"
+        ),
     ] = None
     ignore_config: Annotated[
         list[str] | None,
@@ -49,7 +53,9 @@ class ModelOptions:
         Path | None, option("--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL)
     ] = None
     embeddings: Annotated[Path | None, option("--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL)] = None
-    seed: Annotated[str | None, option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")] = None
+    seed: Annotated[
+        str | None, option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")
+    ] = None
     d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)] = None
     num_heads: Annotated[int | None, option("--num-heads", "-n", help="Number of heads. [default: 1; heads: 8]", panel=MODEL)] = None
     d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)] = None
@@ -64,7 +70,9 @@ class ModelOptions:
     layer: Annotated[
         list[str] | None, option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="L")
     ] = None
-    head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="H")] = None
+    head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="H")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,9 @@ class AttentionOptions:
             metavar="SPEC|FILE",
         ),
     ] = None
-    scale: Annotated[
-        str | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]", panel=ATTENTION)
-    ] = None
+    scale: Annotated[str | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]", panel=ATTENTION)] = (
+        None
+    )
     softcap: Annotated[float | None, option("--softcap", help="Bound the scores: c·tanh(x/c).", panel=ATTENTION)] = None
     position: Annotated[
         str | None,
@@ -111,7 +119,9 @@ class OutputOptions:
     plain: Annotated[bool, option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT)] = False
     output: Annotated[Path | None, option("--output", "-o", help="Write the answer to a file.", panel=OUTPUT)] = None
     svg: Annotated[Path | None, option("--svg", help="Also draw the picture to an SVG file.", panel=OUTPUT)] = None
-    show: Annotated[str | None, option("--show", help="Parts to show, or 'all'; a wrong one lists them.", panel=OUTPUT, metavar="PARTS")] = None
+    show: Annotated[
+        str | None, option("--show", help="Parts to show, or 'all'; a wrong one lists them.", panel=OUTPUT, metavar="PARTS")
+    ] = None
     full: Annotated[bool, option("--full", help="Show every row, column and dimension.", panel=OUTPUT)] = False
     precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT)] = 2
     top: Annotated[int, option("--top", help="How many links or rows of a ranking.", panel=OUTPUT)] = 10
@@ -136,7 +146,9 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
         if name in groups:
             details = get_type_hints(groups[name], include_extras=True)
             for item in fields(groups[name]):
-                spread[item.name] = inspect.Parameter(item.name, parameter.KEYWORD_ONLY, default=item.default, annotation=details[item.name])
+                spread[item.name] = inspect.Parameter(
+                    item.name, parameter.KEYWORD_ONLY, default=item.default, annotation=details[item.name]
+                )
         else:
             spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
 

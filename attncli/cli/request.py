@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
-from attncli.errors import InputError, UsageError
+from attncli.errors import InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
     from attncli.attention.mask import Mask
     from attncli.attention.spec import Spec
     from attncli.inputs.text import Text
-    from attncli.inputs.token import Token
+    from attncli.inputs.token import Token, Tokenizer
     from attncli.models.model import Model
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv")
@@ -191,3 +191,62 @@ def _toy(
     )
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend)
+
+
+def tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:
+    """The tokenizer alone: the one named, the checkpoint's, or `word`; reads no weights."""
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+    checkpoint = asked.model or default_model(environment, asked)
+    if checkpoint is not None and name is None:
+        from attncli.models.load import load_tokenizer
+
+        return load_tokenizer(checkpoint)
+    return tokenizer_named(name or "word")
+
+
+def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
+    """The token that a reference names; says so when it occurs more than once and none was chosen."""
+    from attncli.inputs.reference import find_token
+
+    found = find_token(tokens, reference)
+    if found.occurrences > 1:
+        environment.note(
+            f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 for the next)"
+        )
+    return found.index
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
+    parts = text.replace(",", " ").split()
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{option} is {text!r}", expected="whole numbers from 0, such as 5 3")
+    return [int(part) for part in parts]
+
+
+def refuse_memory(needed: int, compute: ComputeOptions, environment: Environment, hint: str = "a shorter text") -> None:
+    """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this machine has free."""
+    from attncli.cli.answer import size
+
+    if compute.max_memory is not None:
+        limit, source = size(compute.max_memory, "--max-memory"), "--max-memory"
+    else:
+        limit, source = free_memory(), "free memory"
+    if needed > limit:
+        raise LimitError(
+            f"this run would take about {needed / 1e9:,.1f} GB of memory, {source} is {limit / 1e9:,.1f} GB",
+            expected="less work, or a higher --max-memory",
+            hint=hint,
+        )
+
+
+def free_memory() -> int:
+    """Bytes that may be used without swapping; where the system does not say, half of nothing is known: 4 GiB."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 * 2**30

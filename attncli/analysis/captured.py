@@ -1,0 +1,162 @@
+"""The document of `attn tensors`: attention over arrays that were captured elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.document import Document
+from attncli.arrays.backend import Array, Backend
+from attncli.attention.arguments import checked
+from attncli.attention.attend import Rule, attend
+from attncli.attention.hashing import bind
+from attncli.attention.mask import Everywhere, Mask, both
+from attncli.attention.mask_spec import spec_text
+from attncli.attention.trace import SQUARE, AttentionTrace, shapes_of
+from attncli.errors import InputError, UsageError
+
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+ROLES = ("q", "k", "v")
+OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to attend: the options of `attncli.attention`, and a mask by position."""
+
+    scale: float | None = None
+    softcap: float | None = None
+    mask: Mask = Everywhere()  # noqa: RUF009 - frozen and without state
+    offset: int = 0
+    key_lengths: Sequence[int] | None = None
+    softmax_dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them."""
+
+    backend: Backend
+    q: Array
+    k: Array
+    v: Array
+    rule: Rule
+
+    def attend(self) -> AttentionTrace:
+        """Every stage, with the leading axes of the arrays."""
+        return attend(self.backend, self.q, self.k, self.v, self.rule)
+
+
+def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None) -> Captured:
+    """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
+
+    Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
+    used where the file has them and the options do not say otherwise. Raises InputError.
+    """
+    prefix = _prefix(tensors, where, layer)
+    q, k, v = (_with_heads(tensors[prefix + name]) for name in ROLES)
+    extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
+    lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
+    _, q, k, v, rule = checked(
+        backend.array(q), backend.array(k), backend.array(v), scale=options.scale, softcap=options.softcap,
+        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False, window=None,
+        offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
+        sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
+    )  # fmt: skip
+    if spec_text(options.mask).startswith("lsh") and q.ndim > 3:
+        raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
+    mask = bind(options.mask, q, k, backend) if q.ndim == 3 else options.mask
+    return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)))
+
+
+def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
+    if array is None:
+        return None
+    return backend.keep(array != 0) if as_bool else backend.array(array)
+
+
+def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array[None] if array.ndim == 2 else array
+
+
+def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
+    if layer is None and all(name in tensors for name in ROLES):
+        return ""
+    saved = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and name.endswith(".q")})
+    if saved:
+        chosen = saved[0] if layer is None else layer
+        if chosen in saved:
+            return f"layers.{chosen}."
+        raise InputError(f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}")
+    missing = [name for name in ROLES if name not in tensors]
+    found = ", ".join(sorted(tensors)) or "nothing"
+    close = [match for name in missing for match in get_close_matches(name, tensors, 1, 0.4)]
+    hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
+    raise InputError(f"no tensor is called {' or '.join(missing)}; found {found}", where=where, expected="q, k and v", hint=hint)
+
+
+def tensors_document(
+    file: str, arrays: Captured, trace: AttentionTrace, mask: Mask, *, heads: Sequence[int] | None, top: int, stages: bool
+) -> Document:
+    """The `attn.tensors/1` document of a trace. Links are the largest weights over all batch entries.
+
+    heads: which, None for all. top: how many links. stages: every stage by name.
+    """
+    backend = arrays.backend
+    found = {name: backend.numpy(array) for name in SQUARE if (array := getattr(trace, name)) is not None}
+    found["mixed"] = backend.numpy(trace.mixed)
+    empty = backend.numpy(trace.empty_rows)
+    chosen = list(range(arrays.q.shape[-3])) if heads is None else list(heads)
+    batch, links, empties = [], [], []
+    lead = found["weights"].shape[:-3]
+    for place in np.ndindex(lead):
+        parts = []
+        for head in chosen:
+            part: Document = {
+                "head": head, "scores": found["masked"][place][head], "weights": found["weights"][place][head],
+                "output": found["mixed"][place][head],
+            }  # fmt: skip
+            if stages:
+                part["stages"] = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
+            parts.append(part)
+            links += _largest(head, part["weights"], top)
+            empties += [{"layer": 0, "head": head, "query": int(query)} for query in np.flatnonzero(empty[place][head])]
+        batch.append({"index": list(place), "heads": parts})
+    names = [f"batch {axis}" if len(lead) > 1 else "batch" for axis in range(len(lead))]
+    shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v, **{name: getattr(trace, name) for name in SQUARE}, "mixed": trace.mixed}
+    shapes = shapes_of({name: array for name, array in shown.items() if array is not None}, leading=tuple(names))
+    return {
+        "schema": "attn.tensors/1",
+        "version": __version__,
+        "file": file,
+        "queries": arrays.q.shape[-2],
+        "keys": arrays.k.shape[-2],
+        "model": {
+            "source": "tensors", "name": file, "family": None, "seed": None, "d_model": None, "layers": 1, "heads": arrays.q.shape[-3],
+            "kv_heads": arrays.k.shape[-3], "d_k": arrays.q.shape[-1], "d_v": arrays.v.shape[-1], "digest": None,
+        },
+        "attention": {
+            "scale": arrays.rule.scale, "softcap": arrays.rule.softcap, "mask": spec_text(mask), "position": "none",
+            "backend": backend.name, "dtype": backend.dtype,
+        },
+        "shapes": [{"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula} for row in shapes],
+        "batch": batch,
+        "links": sorted(links, key=lambda link: (-link["weight"], link["head"], link["query"], link["key"]))[:top],
+        "empty_rows": empties,
+        "warnings": [],
+    }  # fmt: skip
+
+
+def _largest(head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:
+    flat = np.nan_to_num(weights).reshape(-1)
+    order = np.argsort(-flat, kind="stable")[:top]
+    return [
+        {"layer": 0, "head": head, "query": int(at // weights.shape[-1]), "key": int(at % weights.shape[-1]), "weight": float(flat[at])}
+        for at in order
+    ]

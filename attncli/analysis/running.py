@@ -1,0 +1,71 @@
+"""The document of `attn run`: one text through the model, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, empty_rows, header, layer_part, shape_rows
+from attncli.analysis.links import Links
+from attncli.attention.trace import SQUARE, LayerTrace
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a run goes into its document.
+
+    layers, heads: which, None for all. query: only this query's rows, None for all.
+    matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
+    top: how many links; all_links: also the uninformative ones.
+    """
+
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+    query: int | None = None
+    matrices: bool = True
+    stages: bool = False
+    top: int = 10
+    all_links: bool = False
+
+
+def run_document(
+    model: Model, text: str, tokens: Sequence[Token], wanted: Wanted, *, see: Callable[[LayerTrace], None] | None = None
+) -> Document:
+    """Run a text and return its `attn.run/1` document. see: is handed each layer's trace, to save it."""
+    document = header("attn.run/1", model, text, tokens)
+    if wanted.query is not None:
+        document["queries"] = [wanted.query]
+    links = Links(tokens, top=wanted.top, query=wanted.query, everything=wanted.all_links)
+    shapes: list[Document] = []
+    layers: list[Document] = []
+    empty: list[Document] = []
+    keep = SQUARE if wanted.stages or see is not None else ("masked", "weights")
+    for trace in model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep):
+        heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
+        shapes = shapes or shape_rows(trace)
+        empty += empty_rows(model.backend, trace, heads)
+        links.add(trace.layer, heads, model.backend.numpy(trace.stages["weights"]))
+        if wanted.matrices:
+            layers.append(_rows_of(layer_part(model.backend, trace, heads, stages=wanted.stages), wanted.query))
+        if see is not None:
+            see(trace)
+    document |= {"shapes": shapes, "layers": layers, "links": links.found(), "empty_rows": empty, "warnings": []}
+    return document
+
+
+def _rows_of(layer: Document, query: int | None) -> Document:
+    """The layer with only one query's rows in what has a row per query."""
+    if query is None:
+        return layer
+
+    def cut(part: Any) -> Any:
+        return part[query : query + 1] if isinstance(part, np.ndarray) else part
+
+    rows = {name: cut(part) for name, part in layer.items()}
+    rows["heads"] = [{name: cut(part) for name, part in head.items()} for head in layer["heads"]]
+    return rows

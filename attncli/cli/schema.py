@@ -1,0 +1,38 @@
+"""`attn schema`: the JSON Schema of every document."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attncli.cli.options import command_app
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+
+def schema(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False)] = None,
+) -> None:
+    """JSON Schema of every document that attn emits.
+
+    attn schema attn.run/1
+    """
+    from attncli.render.records import json_bytes
+    from attncli.render.schema import SCHEMAS
+
+    environment: Environment = ctx.obj
+    if name is None:
+        environment.write("".join(f"{known}\n" for known in SCHEMAS).encode())
+        return
+    found = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{name.removeprefix('attn.').removesuffix('/1')}/1")
+    if found is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, SCHEMAS, 1)
+        raise UsageError(f"no document is called {name!r}", expected=", ".join(SCHEMAS), hint=f"attn schema {close[0]}" if close else "")
+    environment.write(json_bytes(found))
+
+
+app = command_app(schema)

@@ -1,0 +1,71 @@
+"""`attn tensors`: attention over captured q, k, v arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+
+def tensors(
+    ctx: typer.Context,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    file: Annotated[Path, typer.Argument(help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False)],
+    layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL)] = None,
+    head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")] = None,
+    mask: Annotated[
+        list[str] | None, option("--mask", help="As for run; repeat to intersect.", panel=ATTENTION, metavar="SPEC|FILE")
+    ] = None,
+    scale: Annotated[str | None, option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION)] = None,
+    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: c·tanh(x/c).", panel=ATTENTION)] = None,
+    offset: Annotated[int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION)] = 0,
+    key_lengths: Annotated[str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION)] = None,
+    softmax_dtype: Annotated[str | None, option("--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION)] = None,
+    stages: Annotated[str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")] = None,
+) -> None:
+    """Attention over q, k, v arrays from a file, with every option of the core.
+
+    q is [..., heads, query, dim], k [..., kv_heads, key, dim], v [..., kv_heads, key, v_dim]; arrays
+    mask, bias, sinks, offset and key_lengths are used if the file has them.
+
+    attn tensors sample_inputs/captured.npz --mask causal
+    """
+    from attncli.render.screens.tensors import PARTS, tensors_rows, tensors_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    if stages not in (None, "all"):
+        raise UsageError(f"--stages is {stages!r}", expected="all")
+    from attncli.analysis.captured import Options, captured, tensors_document
+    from attncli.arrays.backend import choose
+    from attncli.inputs.tensors import read_tensors
+    from attncli.models.toy import scale_number
+
+    found = read_tensors(file, allow_nonfinite=True)
+    masks = request.mask(mask)
+    if scale == "sqrt-dmodel":
+        raise UsageError("captured arrays have no d_model", expected="--scale sqrt-dk, none or a number")
+    q = next((array for name, array in found.items() if name == "q" or name.endswith(".q")), None)
+    number = None if scale is None or q is None else scale_number(scale, q.shape[-1], q.shape[-1])
+    lengths = None if key_lengths is None else request.whole_numbers(key_lengths, "--key-lengths")
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
+    arrays = captured(found, str(file), backend, options, layer=layer)
+    pairs = int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
+    chosen = request.numbers(head, "head", arrays.q.shape[-3])
+    request.refuse_memory(pairs * 6 * 4, compute, environment)
+    if output.json or output.ndjson:
+        answer.refuse_over(pairs * (2 + 6 * (stages is not None)) * 12, output, "--head H")
+    document = tensors_document(str(file), arrays, arrays.attend(), masks, heads=chosen, top=output.top, stages=stages is not None)
+    answer.give(iter([document]), tensors_screen, tensors_rows, output, environment, how)
+
+
+app = command_app(tensors)

@@ -1,0 +1,39 @@
+"""`attn tokens`: what the tokenizer makes of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.options import ModelOptions, OutputOptions, TextOptions, command_app
+from attncli.cli.output import Environment
+
+
+def tokens(ctx: typer.Context, text: TextOptions, model: ModelOptions, output: OutputOptions) -> None:
+    """Tokens, ids, spans and bytes of a text.
+
+    attn tokens "The animal didn't cross the street"
+
+    attn tokens --tokenizer byte 计划
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    how = answer.view(output, environment)
+
+    def documents() -> Iterator[Mapping[str, Any]]:
+        from attncli.analysis.document import tokens_document
+
+        tokenizer = request.tokenizer(environment, model, text.tokenizer)
+        for found in request.texts(environment, text):
+            listed = tokenizer.encode(found.text) if found.ids is None else tokenizer.ids_to_tokens(found.ids)
+            yield tokens_document(tokenizer.name, found.text, listed)
+
+    from attncli.render.screens.tokens import tokens_rows, tokens_screen
+
+    answer.give(documents(), tokens_screen, tokens_rows, output, environment, how)
+
+
+app = command_app(tokens)

@@ -1,0 +1,89 @@
+"""The screen of `attn.tensors/1`: attention over captured arrays, queries and keys named by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, line, spaced, stack, unstyled
+from attncli.render.links import links
+from attncli.render.matrix import matrix
+from attncli.render.numbers import brief
+from attncli.render.safe import cut, safe
+from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.run import shapes_part
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("header", "shapes", "scores", "weights", "output", "links")
+"""Every part, in the order of the screen; all are shown unless the view names some."""
+
+
+def tensors_screen(document: Document, view: View) -> Lines:
+    """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
+    blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
+    block = clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return block if view.color else unstyled(block)
+
+
+def tensors_rows(document: Document) -> Iterator[Sequence[object]]:
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns."""
+    yield ("batch", "head", "query", "key", "score", "weight")
+    for entry in document["batch"]:
+        for head in entry["heads"]:
+            for query, row in enumerate(head["weights"]):
+                for key, weight in enumerate(row):
+                    yield (",".join(map(str, entry["index"])), head["head"], query, key, head["scores"][query][key], weight)
+
+
+def _part(part: str, document: Document, view: View) -> Lines:
+    match part:
+        case "header":
+            return _header(document, view)
+        case "shapes":
+            return shapes_part(document["shapes"], view)
+        case "links":
+            names = [str(at) for at in range(max(document["queries"], document["keys"]))]
+            return links(document["links"], names, view, title="strongest links", note="positions; bars from 0 to 1")
+        case _:
+            shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
+            tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
+            left = (
+                f"{len(shown) - 1} more not shown; --head H chooses, --full shows all"
+                if part == "weights" and len(shown) > len(tables)
+                else ""
+            )
+            return stack((spaced(tables), remark(left, view)))
+
+
+def _header(document: Document, view: View) -> Lines:
+    model, attention = document["model"], document["attention"]
+    sizes = [
+        f"{document['queries']} queries", f"{document['keys']} keys", counted(model["heads"], "head"),
+        counted(model["kv_heads"], "kv head"), f"d_k {model['d_k']}", f"d_v {model['d_v']}",
+    ]  # fmt: skip
+    conventions = [f"scale {brief(attention['scale'])}", f"mask {safe(attention['mask'], ascii=view.ascii)}"]
+    conventions += [f"soft-cap {brief(attention['softcap'])}"] if attention["softcap"] is not None else []
+    title = cut("captured tensors " + safe(document["file"], ascii=view.ascii), view.width, ascii=view.ascii)
+    return stack(
+        (
+            line((title, "bold")),
+            fact("sizes", sizes, view),
+            fact("attention", conventions, view),
+            fact("computed", [attention["backend"], attention["dtype"]], view),
+            *(warning(said, view) for said in document["warnings"]),
+        )
+    )
+
+
+def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines:
+    place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head['head']}"
+    rows = [f"q{at}" for at in range(len(head["weights"]))]
+    columns = [f"k{at}" for at in range(len(head["weights"][0]))]
+    if part == "output":
+        return vectors(head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values")
+    return matrix(head[part], rows, columns, view, title=part, note=f"{place}; rows: queries, columns: keys")

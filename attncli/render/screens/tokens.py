@@ -1,0 +1,49 @@
+"""The screen of `attn.tokens/1`: one row per token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, line, spaced, stack, unstyled
+from attncli.render.safe import cut, label, safe
+from attncli.render.screens.header import counted
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+COLUMNS = ("index", "token", "id", "span", "bytes")
+
+
+def tokens_screen(document: Document, view: View) -> Lines:
+    """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
+    text = cut(safe(document["text"], ascii=view.ascii), view.width, ascii=view.ascii)
+    rows = [
+        [str(token["index"]), _named(token, view), _number(token["id"]), _span(token), bytes(token["bytes"]).hex(" ") or "-"]
+        for token in document["tokens"]
+    ]
+    title = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
+    body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=title)
+    notes = stack(remark("! " + said, view, style="yellow") for said in document["warnings"])
+    block = clipped(spaced((line((text, "bold")), body, notes)), view.width, ascii=view.ascii)
+    return block if view.color else unstyled(block)
+
+
+def tokens_rows(document: Document) -> Iterator[Sequence[object]]:
+    """The tokens as a table for `--plain`, its first row the names of the columns."""
+    yield ("index", "text", "id", "start", "end", "special", "bytes")
+    for token in document["tokens"]:
+        yield (*(token[name] for name in ("index", "text", "id", "start", "end", "special")), bytes(token["bytes"]).hex(" "))
+
+
+def _named(token: Document, view: View) -> str:
+    return label(token["text"], ascii=view.ascii) + (" (special)" if token["special"] else "")
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _span(token: Document) -> str:
+    return "-" if token["start"] is None else f"{token['start']}-{token['end']}"
