@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece, beside, line, stack, unstyled
+from attncli.render.lines import Line, Lines, Piece, line, stack, unstyled
 from attncli.render.matrix import as_matrix
-from attncli.render.numbers import writer
 from attncli.render.palette import DIVERGING, SEQUENTIAL, Palette, normalise, shade
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
@@ -23,15 +22,6 @@ LABEL = 10
 """Cells that a row's name may take beside a map."""
 
 
-@dataclass(frozen=True)
-class Map:
-    """One map of several. caption: our words. values: [row, column], NaN or null where masked."""
-
-    caption: str
-    values: Any
-    remarks: tuple[str, ...] = ()
-
-
 def heatmap(
     values: Any,
     view: View,
@@ -40,34 +30,63 @@ def heatmap(
     max_height: int | None = None,
     title: str = "",
     scale: str = "",
+    low: float | None = None,
     high: float | None = None,
     rows: Sequence[str] = (),
+    say_pooled: bool = True,
 ) -> Lines:
     """A map of a matrix [row, column] in at most max_width x max_height cells (the view's width; 24 lines).
 
-    scale: as `normalise` takes it, the view's if "". high: the value of the strongest colour, so that several
-    maps can share one. rows: names to print beside, when every row has its own line. Masked cells are blank.
-    Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
+    scale: as `normalise` takes it, the view's if "". low, high: the values of the weakest and the strongest colour, so
+    that several maps can share them. rows: names to print beside, if every row has its own line. Masked cells are
+    blank. Cells that do not fit are pooled by their maximum ("signed": by largest magnitude), which the last line says.
     """
     found = as_matrix(values)
-    wide, tall = max_width or view.width, max_height or 24
     if found.size == 0:
         return remark("(empty)", view)
-    how = scale or view.scale_colors
+    how, wide = scale or view.scale_colors, max_width or view.width
     names = [label(text, ascii=view.ascii) for text in rows]
     side = min(max((cells(name) for name in names), default=-1), LABEL) + 1
-    halves = view.color and not view.ascii and not names and 2 * found.shape[1] > wide
-    halves = halves or (view.color and not view.ascii and not names and found.shape[0] > tall)
-    across, down = (wide, 2 * tall) if halves else ((wide - side) // 2, tall)
-    block = max(-(-found.shape[1] // max(across, 1)), -(-found.shape[0] // max(down, 1)), 1)
-    pooled = pool(found, block, how)
-    fractions = normalise(pooled, how, high=high)
+    grain = _grain(found, wide - side, max_height or 24, view, whole=bool(names))
+    body = _drawn(found, grain, view, how, low, high, names, side)
+    top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
+    said = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
+    block = stack((top, body, line((said, FAINT)) if grain.block > 1 and say_pooled else Lines()))
+    return block if view.color else unstyled(block)
+
+
+def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:
+    """How many rows and columns `heatmap` pools into one cell in this room; 1 for none."""
+    return _grain(values, max_width, max_height, view, whole=False).block
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows and columns pooled into one."""
+
+    across: int
+    halves: bool
+    block: int
+
+
+def _grain(found: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> Grain:
+    """Square cells if they fit, else finer ones, else pooled ones."""
+    fine = Grain(1, True, 1) if view.color and not view.ascii and not whole else Grain(1, False, 1)
+    down, across = found.shape
+    if 2 * across <= wide and down <= tall:
+        return Grain(2, False, 1)
+    lines = 2 * tall if fine.halves else tall
+    return replace(fine, block=max(-(-across // max(wide, 1)), -(-down // max(lines, 1))))
+
+
+def _drawn(
+    found: NDArray, grain: Grain, view: View, how: str, low: float | None, high: float | None, names: Sequence[str], side: int
+) -> Lines:
+    fractions = normalise(pool(found, grain.block, how), how, low=low, high=high)
     palette = DIVERGING if how == "signed" else SEQUENTIAL
-    body = _halves(fractions, palette) if halves else _wholes(fractions, palette, names if block == 1 else [], side, view)
-    said = f"pooled {block}×{block}, max" if block > 1 else ""
-    top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "")) if title else Lines()
-    map_ = stack((top, Lines(tuple(body)), line((cut(spell(said, ascii=view.ascii), wide, ascii=view.ascii), FAINT)) if said else Lines()))
-    return map_ if view.color else unstyled(map_)
+    if grain.halves:
+        return Lines(tuple(_halves(fractions, palette)))
+    return Lines(tuple(_wholes(fractions, palette, names if grain.block == 1 else [], side, grain.across, view)))
 
 
 def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
@@ -82,18 +101,18 @@ def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
     return np.take_along_axis(blocks, ranked.argmax(axis=2)[..., None], axis=2)[..., 0]
 
 
-def _wholes(fractions: NDArray, palette: Palette, names: Sequence[str], side: int, view: View) -> list[Line]:
-    """Every value two cells wide and one line high."""
+def _wholes(fractions: NDArray, palette: Palette, names: Sequence[str], side: int, across: int, view: View) -> list[Line]:
+    """Every value `across` cells wide and one line high."""
     out: list[Line] = []
     for at, row in enumerate(fractions):
         pieces: list[Piece] = [(pad(cut(names[at], side - 1, ascii=view.ascii), side), FAINT)] if names else []
         for value in row.tolist():
             if value != value:
-                pieces.append(("  ", ""))
+                pieces.append((" " * across, ""))
             elif view.color and not view.ascii:
-                pieces.append(("  ", f"on {palette.colour(value)}"))
+                pieces.append((" " * across, f"on {palette.colour(value)}"))
             else:
-                pieces.append((shade(value, ascii=view.ascii) * 2, palette.style(value)))
+                pieces.append((shade(value, ascii=view.ascii) * across, palette.style(value)))
         out.append(tuple(pieces))
     return out
 
@@ -120,58 +139,7 @@ def _half(above: float, below: float, palette: Palette) -> Piece:
             return "▀", f"{palette.colour(above)} on {palette.colour(below)}"
 
 
-def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
-    """The colours or characters from `low` to `high`, with the name of the scale."""
-    how = scale or view.scale_colors
-    palette, write = (DIVERGING if how == "signed" else SEQUENTIAL), writer([low, high], view.precision)
-    steps = [at / 15 for at in range(16)]
-    if view.color and not view.ascii:
-        ramp: list[Piece] = [(" ", f"on {palette.colour(step)}") for step in steps]
-    else:
-        ramp = [(shade(step, ascii=view.ascii), "") for step in steps]
-    ends = ("row's least", "row's largest") if how == "row" else (write(low), write(high))
-    block = line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT))
-    return block if view.color else unstyled(block)
-
-
-def side_by_side(maps: Sequence[Map], view: View, *, shared: bool = True, scale: str = "", most: int = 24) -> Lines:
-    """Maps in columns, row after row within the view's width, with their captions and a legend.
-
-    shared: one scale for all, from the lowest to the largest value of any, so that maps can be compared; otherwise each
-    has its own and there is no legend. most: lines that the rows of maps may take together, before maps are pooled.
-    """
-    found = [as_matrix(each.values) for each in maps]
-    held = [values for values in found if np.isfinite(values).any()]
-    if not held:
-        return remark("(empty)", view)
-    how = scale or view.scale_colors
-    low, high = min(float(np.nanmin(values)) for values in held), max(float(np.nanmax(values)) for values in held)
-    blocks = []
-    width, height = _room(found, maps, view, most)
-    for each, values in zip(maps, found, strict=True):
-        drawn = heatmap(values, view, max_width=width, max_height=height, scale=how, high=high if shared else None)
-        captions = [cut(spell(text, ascii=view.ascii), width, ascii=view.ascii) for text in (each.caption, *each.remarks)]
-        blocks.append(stack((line((captions[0], "bold")), drawn, *(line((text, FAINT)) for text in captions[1:]))))
-    grid = beside(blocks, width=view.width)
-    block = stack((grid, Lines(((),)), legend(view, min(low, 0.0), high, scale=how))) if shared else grid
-    return block if view.color else unstyled(block)
-
-
-def _room(found: Sequence[NDArray], maps: Sequence[Map], view: View, most: int) -> tuple[int, int]:
-    """Width and height for each map: double cells if all rows of maps then take at most `most` lines, else half blocks."""
-    down, across = (max(values.shape[axis] for values in found) for axis in (0, 1))
-    caption = max(cells(text) for each in maps for text in (each.caption, *each.remarks))
-    for width, height in ((2 * across, down), (across, -(-down // 2))):
-        slot = min(max(width, min(caption, 26)), view.width)
-        rows = -(-len(found) // max((view.width + 3) // (slot + 3), 1))
-        if width <= view.width and rows * (height + 2) <= most:
-            return slot, height
-    small = max(min(view.width, 26), 1)
-    return small, max(most // 2, 6)
-
-
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
-    show(side_by_side([Map(f"head {at}", np.tril(np.cos(ramp * (at + 1) / 9) ** 2)) for at in range(8)], View(color=True)))
+    show(heatmap(np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2, View(color=True), max_width=40, title="a sample"))

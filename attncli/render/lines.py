@@ -78,11 +78,12 @@ def spaced(blocks: Iterable[Lines]) -> Lines:
 
 
 def beside(blocks: Sequence[Lines], *, width: int, gap: int = 3) -> Lines:
-    """Blocks of like size in as many columns as fit `width`, row after row, at least one a row."""
+    """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last."""
     if not blocks:
         return Lines()
     slot = max(block.width for block in blocks) + gap
-    count = max((width + gap) // slot, 1)
+    rows = -(-len(blocks) // max((width + gap) // slot, 1))
+    count = -(-len(blocks) // rows)
     return spaced(_in_a_row(blocks[start : start + count], slot) for start in range(0, len(blocks), count))
 
 

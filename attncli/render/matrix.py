@@ -18,10 +18,12 @@ from attncli.render.window import Shown, ends, panels, says
 
 NDArray = np.ndarray[Any, Any]
 
-ROWS = 40
+ROWS = 24
 """Rows that are shown unless the view is full."""
 NAME = 14
 """Cells that a name may take."""
+GAP = 3
+"""Cells in place of the columns left out."""
 
 
 def as_matrix(values: Any) -> NDArray:
@@ -97,7 +99,7 @@ class Grid:
     def draw(self) -> Lines:
         view, room = self.view, self.view.width - self.left
         shown_rows: Shown = list(range(len(self.rows))) if view.full else ends(len(self.rows), ROWS)
-        named = self._named_slots(room)
+        named = self._named_slots(room, self.number + 2) or self._named_slots(room, self.number + 1)
         if named is not None:
             everything: Shown = list(range(len(self.columns)))
             return stack((self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view)))
@@ -106,7 +108,7 @@ class Grid:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
             return spaced(self.panel(shown_rows, list(group), slots) for group in panels(slots, room))
         peaked = any(peak is not None for peak in self.peaks)
-        columns = ends(len(self.columns), (room - 2 - (self.peak_slot if peaked else 0)) // slot)
+        columns = ends(len(self.columns), (room - GAP - (self.peak_slot if peaked else 0)) // slot)
         body = self.panel(shown_rows, columns, [slot] * len(self.columns), peak=peaked)
         said = [says(shown_rows, self.row_numbers, "rows"), says(columns, self.column_numbers, "columns")]
         return stack((body, remark("; ".join(part for part in said if part) + " shown; --full shows all", view)))
@@ -128,16 +130,16 @@ class Grid:
     @property
     def left(self) -> int:
         """Cells before the first column."""
-        return self.index + 1 + self.name
+        return self.index + 1 + self.name + 1
 
     @property
     def peak_slot(self) -> int:
         """Cells of the column that names each row's largest: position, name, number."""
         return 3 + len(str(max(self.column_numbers))) + 1 + 6 + 1 + self.number
 
-    def _named_slots(self, room: int) -> list[int] | None:
-        """Widths with which all columns fit, with names as long as possible; None if they do not."""
-        least = max(self.number + 2, len(str(max(self.column_numbers))) + 1)
+    def _named_slots(self, room: int, least: int) -> list[int] | None:
+        """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do not."""
+        least = max(least, len(str(max(self.column_numbers))) + 1)
         for cap in range(NAME, 0, -1):
             slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
             if sum(slots) <= room:
@@ -159,23 +161,23 @@ class Grid:
     def _positions(self, columns: Shown, slots: list[int], peak: bool) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
         for at in columns:
-            pieces.append(("  " if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT))
+            pieces.append((" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT))
         return (*pieces, ("   largest", FAINT)) if peak else tuple(pieces)
 
     def _names(self, columns: Shown, slots: list[int]) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
         for at in columns:
             if at is None:
-                pieces.append((".." if self.view.ascii else "… ", FAINT))
+                pieces.append((pad(".." if self.view.ascii else "…", GAP), FAINT))
             else:
                 pieces.append((pad(cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii), slots[at] - 1, "right") + " ", ""))
         return tuple(pieces)
 
     def _row(self, row: int, columns: Shown, slots: list[int], peak: bool) -> Line:
-        name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name)
+        name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name + 1)
         pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
         for at in columns:
-            pieces.append(("  ", "") if at is None else self._cell(row, at, slots[at]))
+            pieces.append((" " * GAP, "") if at is None else self._cell(row, at, slots[at]))
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
@@ -196,7 +198,7 @@ class Grid:
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    words = "The animal didn't cross the street".split()
+    words = ["The", "animal", "didn't", "cross", "the", "street"]
     numbers = np.tril(np.arange(36.0).reshape(6, 6) % 7 + 1)
     weights = numbers / numbers.sum(1, keepdims=True)
     show(matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample"))

@@ -10,7 +10,6 @@ isolates anyway. `--ascii` keeps such a terminal from reordering.
 
 from __future__ import annotations
 
-import html
 import unicodedata
 
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
@@ -80,7 +79,8 @@ def _judged(text: str, ascii: bool) -> list[tuple[str, bool]]:
 
 def _pictographic(char: str) -> bool:
     code = ord(char)
-    return 0x1F000 <= code <= 0x1FAFF or (0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")) or char in "©®‼⁉™ℹ〰〽㊗㊙"
+    symbol = 0x2190 <= code <= 0x2BFF and unicodedata.category(char) in ("So", "Sm")
+    return symbol or 0x1F000 <= code <= 0x1FAFF or char in "©®‼⁉™ℹ〰〽㊗㊙"
 
 
 def _emoji_end(text: str, start: int) -> int:
@@ -168,6 +168,8 @@ def label(text: str, *, ascii: bool = False) -> str:
 
 def safe_html(text: str) -> str:
     """The text for HTML or XML, in an element or a quoted attribute: `safe`, then escaped."""
+    import html
+
     return html.escape(safe(text), quote=True)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Lines, Piece, spaced, stack, unstyled
-from attncli.render.matrix import NAME, ROWS, as_matrix
+from attncli.render.matrix import GAP, NAME, ROWS, as_matrix
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
@@ -41,7 +41,7 @@ def vectors(
 
     def panel(columns: Shown) -> Lines:
         head: list[Piece] = [(" " * (index + 1 + name), "")]
-        head += [(" …" if not view.ascii else "..", FAINT) if at is None else (pad(str(at), slot, "right"), FAINT) for at in columns]
+        head += [(pad(".." if view.ascii else "…", GAP, "right") if at is None else pad(str(at), slot, "right"), FAINT) for at in columns]
         out = [(*head, (pad("|x|", norm, "right"), FAINT))]
         for row in shown_rows:
             if row is None:
@@ -49,14 +49,14 @@ def vectors(
                 continue
             pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
             pieces.append((pad(cut(names[row], name, ascii=view.ascii), name), ""))
-            pieces += [("  " if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns]
+            pieces += [(" " * GAP if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns]
             out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
         return Lines(tuple(out))
 
     if view.full:
         body = spaced(panel(list(group)) for group in panels([slot] * found.shape[1], room))
         return _coloured(stack((top, body)), view)
-    columns = both_ends(found.shape[1], room // slot if found.shape[1] * slot <= room else (room - 2) // slot)
+    columns = both_ends(found.shape[1], room // slot if found.shape[1] * slot <= room else (room - GAP) // slot)
     said = [says(shown_rows, numbers, "rows"), says(columns, range(found.shape[1]), "dimensions")]
     told = "; ".join(part for part in said if part)
     return _coloured(stack((top, panel(columns), remark(told + " shown; --full shows all" if told else "", view))), view)

@@ -7,9 +7,9 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.heatmap import Map, side_by_side
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import links
+from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import header, tokens_part
@@ -21,6 +21,9 @@ Document = Mapping[str, Any]
 PARTS = ("header", "tokens", "maps", "metrics", "average", "weights", "links")
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "tokens", "maps", "metrics"})
+ROOMY = 100
+"""Below this width metrics have short names."""
+SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
 def heads_screen(document: Document, view: View) -> Lines:
@@ -75,31 +78,43 @@ def maps_part(document: Document, view: View) -> Lines:
 
 
 def metrics_part(document: Document, view: View) -> Lines:
-    """One row of metrics per head, a last row for uniform attention, and what the columns mean."""
+    """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
     heads = document["heads"]
     names = list(dict.fromkeys(name for head in heads for name in head["metrics"]))
     texts = [token["text"] for token in document["tokens"]]
     several = len({head["layer"] for head in heads}) > 1
     labelled = any(head.get("labels") for head in heads)
-    columns = [*(["layer"] if several else []), "head", *names, "top link", *(["labels"] if labelled else [])]
     rows = [
         [
-            *([str(head["layer"])] if several else []),
+            str(head["layer"]),
             str(head["head"]),
             *(_number(head["metrics"].get(name), view) for name in names),
             _link(head["top_link"], texts, view),
-            *([", ".join(head.get("labels") or ())] if labelled else []),
+            ", ".join(head.get("labels") or ()),
         ]
         for head in heads
     ]
-    baseline = heads[0].get("baseline") if heads else None
-    if baseline:
-        blanks = [""] * (len(columns) - len(names) - (2 if several else 1))
-        rows.append([*(["all"] if several else []), "uniform", *(_number(baseline.get(name), view) for name in names), *blanks])
-    align = ["right"] * (len(columns) - (2 if labelled else 1))
-    body = table(columns, rows, view, align=align, title="metrics", note="means over the rows")
-    said = "uniform: the same metric if every row were spread evenly over what it may see" if baseline else ""
+    uniform = _uniform(heads, names, view)
+    rows += [[layers, "uniform", *numbers, "", ""] for layers, numbers in uniform]
+    columns = ["layer", "head", *(SHORT.get(name, name) if view.width < ROOMY else name for name in names), "top link", "labels"]
+    kept = [at for at in range(len(columns)) if (several or at != 0) and (labelled or at != len(columns) - 1)]
+    align = [("right" if at <= len(names) + 1 else "left") for at in kept]
+    shown = [[row[at] for at in kept] for row in rows]
+    body = table([columns[at] for at in kept], shown, view, align=align, title="metrics", note="means over the rows")
+    said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
     return stack((body, remark(said, view)))
+
+
+def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
+    """The distinct baselines with the layers that have them."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for head in heads:
+        if head.get("baseline"):
+            numbers = tuple(_number(head["baseline"].get(name), view) for name in names)
+            found.setdefault(numbers, []).append(head["layer"])
+    layers = [sorted(set(where)) for where in found.values()]
+    told = ["all" if len(found) == 1 else ",".join(map(str, where)) for where in layers]
+    return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
 
 
 def _name(head: Document) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attncli.render.headings import heading, remark
-from attncli.render.heatmap import Map, side_by_side
+import numpy as np
+
 from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import links
+from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.tables import table
@@ -60,9 +62,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
 def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
-    rows = [
-        [row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)] for row in shapes
-    ]
+    rows = [[row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)] for row in shapes]
     return table(["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes")
 
 
@@ -84,6 +84,8 @@ def tables_part(part: str, document: Document, view: View) -> Lines:
     shown = heads if view.full else heads[:1]
     blocks = [_table(part, layer, head, document, view) for layer, head in shown]
     if part == "output":
+        if _only_head_is_output(document):
+            blocks = []
         shown_layers = {layer for layer, _ in shown}
         blocks += [_layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers]
     left = ""
@@ -97,14 +99,13 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
     queries = document.get("queries")
     rows = texts if queries is None else [texts[at] for at in queries]
     place = f"layer {layer} head {head['head']}"
-    key = "weights" if part == "weights" else part
-    values = head.get(key)
+    values = head.get(part)
     if values is None:
         return Lines()
     match part:
         case "scores":
             note = f"{place} · what enters the softmax; rows: queries, columns: keys"
-            return matrix(values, rows, texts, view, title="scores", note=note, row_numbers=queries)
+            return matrix(values, rows, texts, view, shade=False, title="scores", note=note, row_numbers=queries)
         case "weights":
             note = f"{place} · softmax of each row; rows: queries, columns: keys"
             return matrix(values, rows, texts, view, title="weights", note=note, row_numbers=queries)
@@ -120,6 +121,14 @@ def _layer_output(layer: Document, document: Document, view: View) -> Lines:
     queries = document.get("queries")
     rows = texts if queries is None else [texts[at] for at in queries]
     return vectors(layer["output"], rows, view, title="output", note=f"layer {layer['layer']} · one vector per token", row_numbers=queries)
+
+
+def _only_head_is_output(document: Document) -> bool:
+    """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
+    return all(
+        len(layer["heads"]) == 1 and np.array_equal(np.asarray(layer["heads"][0]["output"]), np.asarray(layer.get("output")))
+        for layer in document["layers"]
+    )
 
 
 def _heads(document: Document) -> list[tuple[int, Document]]:

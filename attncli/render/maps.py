@@ -1,0 +1,106 @@
+"""Several maps side by side on one scale, with a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, remark
+from attncli.render.heatmap import heatmap, pooled_by
+from attncli.render.lines import BLANK, Lines, Piece, beside, line, stack, unstyled
+from attncli.render.matrix import as_matrix
+from attncli.render.numbers import writer
+from attncli.render.palette import DIVERGING, SEQUENTIAL, shade
+from attncli.render.safe import cells, cut
+from attncli.render.view import View
+
+NDArray = np.ndarray[Any, Any]
+
+LINES = 30
+"""Lines that the rows of maps may take together before maps are drawn finer."""
+SMALL = 24
+"""Cells across a map that has to be pooled."""
+GAP = 3
+
+
+@dataclass(frozen=True)
+class Map:
+    """One of several maps. caption, remarks: our words, above and below. values: [row, column], NaN or null where masked."""
+
+    caption: str
+    values: Any
+    remarks: tuple[str, ...] = ()
+
+
+def side_by_side(maps: Sequence[Map], view: View, *, shared: bool = True, scale: str = "") -> Lines:
+    """Maps in columns, row after row within the view's width, with their captions and a legend.
+
+    shared: one scale for all, from the lowest to the largest value of any, so that maps can be compared; otherwise
+    each has its own and there is no legend. Maps that are too large are pooled, which is said once. No maps, or nothing
+    visible in any: "(empty)".
+    """
+    found = [as_matrix(each.values) for each in maps]
+    held = [values for values in found if np.isfinite(values).any()]
+    if not held:
+        return remark("(empty)", view)
+    how = scale or view.scale_colors
+    low, high = min(0.0, *(float(np.nanmin(values)) for values in held)), max(float(np.nanmax(values)) for values in held)
+    if how == "signed":
+        low, high = -max(-low, high), max(-low, high)
+    width, height, room = _room(found, maps, view)
+    blocks, pooled = [], set()
+    for each, values in zip(maps, found, strict=True):
+        limits = (low, high) if shared else (None, None)
+        drawn = heatmap(values, view, max_width=width, max_height=height, scale=how, low=limits[0], high=limits[1], say_pooled=False)
+        pooled.add(pooled_by(values, view, max_width=width, max_height=height))
+        texts = [cut(spell(text, ascii=view.ascii), room, ascii=view.ascii) for text in (each.caption, *each.remarks)]
+        blocks.append(stack((line((texts[0], "bold")), drawn, *(line((text, FAINT)) for text in texts[1:]))))
+    said = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
+    told = remark(f"maps are pooled: each cell is the largest of {said}" if said else "", view)
+    block = stack((beside(blocks, width=view.width, gap=GAP), *((BLANK, legend(view, low, high, scale=how)) if shared else ()), told))
+    return block if view.color else unstyled(block)
+
+
+def _room(found: Sequence[NDArray], maps: Sequence[Map], view: View) -> tuple[int, int, int]:
+    """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`, else finer ones."""
+    down, across = (max(values.shape[axis] for values in found) for axis in (0, 1))
+    caption = min(max(cells(text) for each in maps for text in (each.caption, *each.remarks)), SMALL, view.width)
+    halves = view.color and not view.ascii
+    fine = (across, -(-down // 2)) if halves else (across, down)
+    for width, height in ((2 * across, down), fine):
+        rows = -(-len(found) // max((view.width + GAP) // (max(width, caption) + GAP), 1))
+        if width <= view.width and (rows * (height + 2) <= LINES or (width == fine[0] and width <= SMALL)):
+            return width, height, max(width, caption)
+    small = min(view.width, SMALL)
+    return small, small // 2 if halves else small, max(small, caption)
+
+
+def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
+    """The colours or characters from `low` to `high`, with the name of the scale."""
+    how = scale or view.scale_colors
+    palette, write = (DIVERGING if how == "signed" else SEQUENTIAL), writer([low, high], view.precision)
+    steps = [at / 15 for at in range(16)]
+    if view.color and not view.ascii:
+        ramp: list[Piece] = [(" ", f"on {palette.colour(step)}") for step in steps]
+    else:
+        ramp = [(shade(step, ascii=view.ascii), "") for step in steps]
+    match how:
+        case "row":
+            ends = ("0", "largest of the row")
+        case "log" if low >= 0:
+            ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
+        case _:
+            ends = (write(low), write(high))
+    block = line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT))
+    return block if view.color else unstyled(block)
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
+    show(side_by_side([Map(f"head {at}", np.tril(np.cos(ramp * (at + 1) / 9) ** 2)) for at in range(8)], View(color=True)))

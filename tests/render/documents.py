@@ -1,0 +1,109 @@
+"""Documents for the tests of this room: made with loops, so that no screen depends on the code that computes attention."""
+
+import math
+from typing import Any
+
+SENTENCE = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
+
+
+def wave(at: int, spread: float = 1.0) -> float:
+    """A number in [-spread, spread] that looks random and is the same everywhere."""
+    return spread * math.sin(at * 12.9898 + 78.233 * (at % 7))
+
+
+def softmax(row: list[float | None]) -> list[float]:
+    """Softmax of one row; None is masked."""
+    seen = [value for value in row if value is not None]
+    if not seen:
+        return [0.0] * len(row)
+    powers = [0.0 if value is None else math.exp(value - max(seen)) for value in row]
+    return [power / sum(powers) for power in powers]
+
+
+def tokens(words: list[str]) -> list[dict[str, Any]]:
+    out, at = [], 0
+    for index, word in enumerate(words):
+        out.append({"index": index, "text": word, "id": None, "start": at, "end": at + len(word), "special": False})
+        at += len(word) + 1
+    return out
+
+
+def scores(count: int, head: int, *, causal: bool = False) -> list[list[float | None]]:
+    return [[None if causal and k > q else wave(1 + q * 31 + k * 7 + head * 101, 3.0) for k in range(count)] for q in range(count)]
+
+
+def beginning(name: str, words: list[str], heads: int, layers: int, causal: bool) -> dict[str, Any]:
+    return {
+        "schema": name,
+        "version": "0.1.0",
+        "text": " ".join(words),
+        "tokens": tokens(words),
+        "model": {
+            "source": "seeded", "name": None, "family": None, "seed": 0, "d_model": 64, "layers": layers, "heads": heads, "kv_heads": heads,
+            "d_k": 64 // heads, "d_v": 64 // heads, "digest": "ab" * 32,
+        },
+        "attention": {
+            "scale": (64 // heads) ** -0.5, "softcap": None, "mask": "causal" if causal else "none", "position": "none",
+            "backend": "numpy", "dtype": "float32",
+        },
+    }  # fmt: skip
+
+
+def run(words: list[str] | None = None, *, heads: int = 1, layers: int = 1, causal: bool = False, width: int = 64) -> dict[str, Any]:
+    """An `attn.run/1` document."""
+    words = SENTENCE if words is None else words
+    count = len(words)
+    found = [_layer(count, layer, heads, causal, width) for layer in range(layers)]
+    links = [
+        {"layer": layer["layer"], "head": head["head"], "query": q, "key": k, "weight": weight}
+        for layer in found
+        for head in layer["heads"]
+        for q, row in enumerate(head["weights"])
+        for k, weight in enumerate(row)
+    ]
+    links.sort(key=lambda link: -link["weight"])
+    shapes = [
+        {"step": "hidden", "axes": ["token", "width"], "shape": [count, width], "formula": "X"},
+        {"step": "q", "axes": ["head", "query", "dim"], "shape": [heads, count, 64 // heads], "formula": "Q = X·W_Q"},
+        {"step": "k", "axes": ["kv", "key", "dim"], "shape": [heads, count, 64 // heads], "formula": "K = X·W_K"},
+        {"step": "v", "axes": ["kv", "key", "v_dim"], "shape": [heads, count, 64 // heads], "formula": "V = X·W_V"},
+        {"step": "raw", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "S = Q·Kᵀ"},
+        {"step": "masked", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "−∞ where hidden"},
+        {"step": "weights", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "A = softmax(S)"},
+        {"step": "concat", "axes": ["query", "concat"], "shape": [count, width], "formula": "concat(O₁ … O_h)"},
+    ]
+    return {
+        **beginning("attn.run/1", words, heads, layers, causal), "shapes": shapes, "layers": found, "links": links[:20],
+        "empty_rows": [], "warnings": [],
+    }  # fmt: skip
+
+
+def _layer(count: int, layer: int, heads: int, causal: bool, width: int) -> dict[str, Any]:
+    made = []
+    for head in range(heads):
+        entered = scores(count, head + 17 * layer, causal=causal)
+        output = [[wave(q * 97 + d * 3 + head, 1.5) for d in range(width // heads)] for q in range(count)]
+        made.append({"head": head, "scores": entered, "weights": [softmax(row) for row in entered], "output": output})
+    return {"layer": layer, "heads": made, "output": [[wave(q * 53 + d + layer, 2.0) for d in range(width)] for q in range(count)]}
+
+
+def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) -> dict[str, Any]:
+    """An `attn.heads/1` document; the metrics are any numbers, as the screen only shows them."""
+    words = SENTENCE if words is None else words
+    size = len(words)
+    names = ("entropy", "confidence", "distance", "self", "previous", "next")
+    found = []
+    for layer in range(layers):
+        for head in range(count):
+            weights = [softmax(row) for row in scores(size, head + 17 * layer)]
+            top = max((weights[q][k], q, k) for q in range(size) for k in range(size))
+            found.append(
+                {
+                    "layer": layer, "head": head, "weights": weights, "labels": ["broad"] if head == 2 else [],
+                    "metrics": {name: abs(wave(head * 5 + at)) for at, name in enumerate(names)},
+                    "baseline": {name: 1 / (at + 2) for at, name in enumerate(names)},
+                    "top_link": {"query": top[1], "key": top[2], "weight": top[0]},
+                }
+            )  # fmt: skip
+    average = [[sum(h["weights"][q][k] for h in found) / len(found) for k in range(size)] for q in range(size)]
+    return {**beginning("attn.heads/1", words, count, layers, False), "heads": found, "average": {"weights": average}, "warnings": []}
