@@ -77,7 +77,7 @@ def _replaced(value: Any) -> Any:
 
 
 def plain(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as tab-separated lines, each with a newline. None is the empty field; floats are written in full.
+    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field; floats are written in full.
 
     Tab, newline, return and backslash inside a field are `\\t \\n \\r \\\\`; other characters that
     are invisible or unsafe in a terminal are `\\u{1b}`. Reversible.
@@ -90,13 +90,13 @@ def _field(value: object) -> str:
 
     if value is None:
         return ""
-    if isinstance(value, float):
-        return repr(value)
-    text = str(value)
+    text = repr(float(value)) if isinstance(value, float) else str(value)
+    if not isinstance(value, str) and text in ("nan", "inf", "-inf"):
+        return ""
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
-    marked = "".join(_PLAIN.get(char, char if char.isprintable() or ord(char) >= 0x7F else f"\\u{{{ord(char):x}}}") for char in text)
-    return safe(marked).replace("\u2421", "\\u{7f}") if "\x7f" in marked else safe(marked)
+    controls = {chr(code): f"\\u{{{code:x}}}" for code in (*range(0x20), 0x7F)} | _PLAIN
+    return safe("".join(controls.get(char, char) for char in text))
 
 
 def estimate_bytes(shapes: Iterable[Sequence[int]], dtype: str, *, text: int = 0) -> int:

@@ -5,10 +5,9 @@ A document's module holds `SCHEMA`; a new one is added by a line in `MODULES`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
-
-from attncli.errors import InputError
 
 MODULES = {
     "attn.run/1": "run",
@@ -21,18 +20,19 @@ MODULES = {
 """The module in this folder that describes each document."""
 
 
-def schema(name: str) -> dict[str, Any]:
-    """The schema of a document: by its full name, or by the name without `attn.` and version.
+class Schemas(Mapping[str, dict[str, Any]]):
+    """The schemas by the name of their document, such as `attn.run/1`; each is imported when it is asked for."""
 
-    Raises InputError for a name that no document has.
-    """
-    found = {**{full.removeprefix("attn.").split("/")[0]: full for full in MODULES}, **{full: full for full in MODULES}}.get(name)
-    if found is None:
-        import difflib
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        described: dict[str, Any] = import_module(f"{__name__}.{MODULES[name]}").SCHEMA
+        about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{name.replace('.', ':')}", "title": name}
+        return {**about, **described}
 
-        near = difflib.get_close_matches(name, [full.removeprefix("attn.").split("/")[0] for full in MODULES], n=1)
-        raise InputError(
-            f"there is no document {name!r}", expected=", ".join(MODULES), hint=f"attn schema {near[0]}" if near else "attn schema"
-        )
-    described: dict[str, Any] = import_module(f"{__name__}.{MODULES[found]}").SCHEMA
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{found.replace('.', ':')}", "title": found, **described}
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+SCHEMAS = Schemas()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
@@ -21,6 +21,8 @@ Document = Mapping[str, Any]
 PARTS = ("header", "tokens", "maps", "metrics", "average", "weights", "links")
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "tokens", "maps", "metrics"})
+MAPS = 24
+"""Maps that are shown unless the view is full."""
 ROOMY = 100
 """Below this width metrics have short names."""
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
@@ -62,19 +64,18 @@ def _part(part: str, document: Document, view: View) -> Lines:
 
 
 def maps_part(document: Document, view: View) -> Lines:
-    """A small map of each head and of their average, on one scale."""
-    several = len({head["layer"] for head in document["heads"]}) > 1
-    maps = [
-        Map(_name(head) if several else f"head {head['head']}", head["weights"])
-        for head in document["heads"]
-        if head.get("weights") is not None
-    ]
-    average = (document.get("average") or {}).get("weights")
-    if average is not None and len(maps) > 1:
-        maps.append(Map("average", average))
-    if not maps:
+    """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
+    held = [head for head in document["heads"] if head.get("weights") is not None]
+    if not held:
         return Lines()
-    return stack((heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view)))
+    several = len({head["layer"] for head in held}) > 1
+    shown = held if view.full else held[:MAPS]
+    maps = [Map(_name(head) if several else f"head {head['head']}", head["weights"]) for head in shown]
+    average = (document.get("average") or {}).get("weights")
+    maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
+    left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
+    title = heading("maps of the weights", "rows: queries, columns: keys", view)
+    return stack((title, side_by_side(maps, view), remark(left, view)))
 
 
 def metrics_part(document: Document, view: View) -> Lines:
@@ -117,12 +118,26 @@ def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> lis
     return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
 
 
+def heads_rows(document: Document) -> Iterator[Sequence[object]]:
+    """One row per head as a table for `--plain`, its first row the names of the columns."""
+    names = list(dict.fromkeys(name for head in document["heads"] for name in head["metrics"]))
+    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
+    for head in document["heads"]:
+        link = head["top_link"] or {"query": None, "key": None, "weight": None}
+        metrics = (_value(head["metrics"].get(name)) for name in names)
+        yield (head["layer"], head["head"], *metrics, link["query"], link["key"], link["weight"], ",".join(head.get("labels") or ()))
+
+
+def _value(metric: Any) -> Any:
+    return metric.get("value") if isinstance(metric, Mapping) else metric
+
+
 def _name(head: Document) -> str:
     return f"layer {head['layer']} head {head['head']}"
 
 
 def _number(value: Any, view: View) -> str:
-    held = value.get("value") if isinstance(value, Mapping) else value
+    held = _value(value)
     return "-" if held is None else f"{held:.{view.precision}f}"
 
 

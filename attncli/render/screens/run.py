@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import matrix
+from attncli.render.matrix import as_matrix, matrix
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -22,6 +22,10 @@ Document = Mapping[str, Any]
 
 PARTS = ("header", "tokens", "shapes", "maps", "scores", "weights", "output", "links")
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+
+
+MAPS = 24
+"""Maps that are shown unless the view is full."""
 
 
 def run_screen(document: Document, view: View) -> Lines:
@@ -67,15 +71,16 @@ def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
 
 
 def maps_part(document: Document, view: View) -> Lines:
-    """A small map of the weights of every head, on one scale."""
-    several = len({layer["layer"] for layer in document["layers"]}) > 1
-    maps = [
-        Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", head["weights"])
-        for layer, head in _heads(document)
-        if head.get("weights") is not None
-    ]
-    note = "rows: queries, columns: keys" + ("" if several else f" · layer {document['layers'][0]['layer']}")
-    return stack((heading("maps of the weights", note, view), side_by_side(maps, view)))
+    """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
+    held = [(layer, head) for layer, head in _heads(document) if head.get("weights") is not None]
+    if not held:
+        return Lines()
+    several = len({layer for layer, _ in held}) > 1
+    shown = held if view.full else held[:MAPS]
+    maps = [Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", head["weights"]) for layer, head in shown]
+    note = "rows: queries, columns: keys" + ("" if several else f" · layer {held[0][0]}")
+    left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
+    return stack((heading("maps of the weights", note, view), side_by_side(maps, view), remark(left, view)))
 
 
 def tables_part(part: str, document: Document, view: View) -> Lines:
@@ -123,12 +128,24 @@ def _layer_output(layer: Document, document: Document, view: View) -> Lines:
     return vectors(layer["output"], rows, view, title="output", note=f"layer {layer['layer']} · one vector per token", row_numbers=queries)
 
 
+def run_rows(document: Document) -> Iterator[Sequence[object]]:
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are empty."""
+    yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
+    texts = [token["text"] for token in document["tokens"]]
+    positions = document.get("queries") or range(len(texts))
+    for layer, head in _heads(document):
+        for query, scores, weights in zip(positions, head["scores"], head["weights"], strict=True):
+            for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
+                yield (layer, head["head"], query, key, texts[query], texts[key], score, weight)
+
+
 def _only_head_is_output(document: Document) -> bool:
     """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
-    return all(
-        len(layer["heads"]) == 1 and np.array_equal(np.asarray(layer["heads"][0]["output"]), np.asarray(layer.get("output")))
-        for layer in document["layers"]
-    )
+    return all(_same(layer["heads"], layer.get("output")) for layer in document["layers"])
+
+
+def _same(heads: Sequence[Document], output: Any) -> bool:
+    return len(heads) == 1 and output is not None and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
 
 
 def _heads(document: Document) -> list[tuple[int, Document]]:
