@@ -9,9 +9,10 @@ import numpy as np
 
 from attncli import __version__
 from attncli.arrays.backend import Backend
+from attncli.attention.mask import shows_all
 from attncli.attention.mask_spec import spec_text
-from attncli.attention.spec import Alibi, Position, RelativeBuckets, Rope
-from attncli.attention.trace import LayerTrace, ordered, shapes_of
+from attncli.attention.spec import Alibi, Attention, Position, RelativeBuckets, Rope
+from attncli.attention.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -86,11 +87,19 @@ def position_name(position: Position) -> str:
             return "t5-buckets"
 
 
-def shape_rows(trace: LayerTrace, *, leading: tuple[str, ...] = ()) -> list[Document]:
-    """The shape trace of a layer."""
+def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[Document]:
+    """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
+    absent = {
+        "capped": attention.softcap is None,
+        "biased": not isinstance(attention.position, Alibi | RelativeBuckets),
+        "masked": shows_all(attention.mask),
+    }
+    # all stages with a number per pair have the shape of the weights
+    square = dict.fromkeys(SQUARE, trace.stages["weights"])
+    stages = {name: array for name, array in {**square, **trace.stages}.items() if not absent.get(name, False)}
     return [
         {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula}
-        for row in shapes_of(trace.stages, leading=leading)
+        for row in shapes_of(stages, leading=leading)
     ]
 
 

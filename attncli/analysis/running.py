@@ -40,14 +40,16 @@ def run_document(
     document = header("attn.run/1", model, text, tokens)
     if wanted.query is not None:
         document["queries"] = [wanted.query]
-    links = Links(tokens, top=wanted.top, query=wanted.query, everything=wanted.all_links)
+    # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
+    learned = model.identity.source == "checkpoint"
+    links = Links(tokens, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
     shapes: list[Document] = []
     layers: list[Document] = []
     empty: list[Document] = []
     keep = SQUARE if wanted.stages or see is not None else ("masked", "weights")
     for trace in model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep):
         heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
-        shapes = shapes or shape_rows(trace)
+        shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
         links.add(trace.layer, heads, model.backend.numpy(trace.stages["weights"]))
         if wanted.matrices:

@@ -110,9 +110,9 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
     rows = []
     for name in ordered(stages):
         stage, found = STAGES[name], tuple(int(n) for n in stages[name].shape)
-        axes = leading + stage.axes
         if name == "out" and "concat" not in stages:  # no W_O: the heads' outputs are the output
-            axes = leading + STAGES["concat"].axes
+            stage = STAGES["concat"]
+        axes = leading + stage.axes
         if len(axes) != len(found):
             raise ValueError(f"stage {name} has {len(found)} axes {found}, declared {axes}")
         for axis, size in zip(axes, found, strict=True):

@@ -42,7 +42,7 @@ class Environment:
         out_is_terminal = sys.stdout is not None and sys.stdout.isatty()
         width, height = _terminal_size() if out_is_terminal else (None, None)
         return cls(
-            stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: SIM115, PTH123
+            stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: PTH123
             stdout=sys.stdout.buffer,
             stderr=sys.stderr,
             variables=os.environ,

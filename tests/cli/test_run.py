@@ -1,0 +1,153 @@
+"""`attn run`: screens, documents, options, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from asking import ask
+
+from attncli.inputs.tensors import read_tensors
+from attncli.render.schema import SCHEMAS
+
+SENTENCE = "The animal didn't cross the street because it was too tired"
+
+
+def test_the_sample_is_used_on_a_terminal_and_said_on_stderr() -> None:
+    found = ask("run", "--json")
+    assert found.code == 0
+    assert found.json["text"] == SENTENCE
+    assert "sample" in found.err
+
+
+def test_an_empty_pipe_is_an_error_never_the_sample() -> None:
+    found = ask("run", stdin=b"")
+    assert (found.code, found.out) == (3, "")
+    assert "error:" in found.err
+
+
+@pytest.mark.parametrize("options", [(), ("--num-heads", "4"), ("--mask", "causal"), ("--query", "it"), ("--stages", "all")])
+def test_json_is_valid_and_its_rows_sum_to_one(options: tuple[str, ...]) -> None:
+    document = ask("run", SENTENCE, "--json", *options).json
+    jsonschema.validate(document, SCHEMAS["attn.run/1"])
+    for layer in document["layers"]:
+        for head in layer["heads"]:
+            assert np.allclose(np.sum(head["weights"], axis=-1), 1, atol=1e-6)
+
+
+def test_the_same_question_gets_the_same_bytes() -> None:
+    assert ask("run", SENTENCE, "--json").out == ask("run", SENTENCE, "--json").out
+
+
+def test_a_word_is_the_same_vector_in_every_sentence() -> None:
+    first = ask("run", "it was tired", "--json", "--stages", "all").json
+    second = ask("run", "because it slept", "--json", "--stages", "all").json
+    assert first["layers"][0]["stages"]["hidden"][0] == second["layers"][0]["stages"]["hidden"][1]
+
+
+def test_texts_by_line_give_what_each_gives_alone() -> None:
+    lines = ["one two three", "four five"]
+    together = ask("run", "--lines", "--ndjson", stdin="\n".join(lines).encode()).out.splitlines()
+    assert len(together) == 2
+    for line, text in zip(together, lines, strict=True):
+        assert json.loads(line) == ask("run", text, "--json").json
+
+
+def test_several_texts_are_not_one_document() -> None:
+    found = ask("run", "--lines", "--json", stdin=b"one\ntwo\n")
+    assert found.code == 2
+    assert "--ndjson" in json.loads(found.err)["error"]["hint"]
+
+
+def test_save_holds_every_stage_and_they_agree_with_the_json(tmp_path: Path) -> None:
+    for name in ("all.safetensors", "all.npz"):
+        path = tmp_path / name
+        document = ask("run", SENTENCE, "--num-heads", "2", "--json", "--save", str(path)).json
+        tensors = read_tensors(path, allow_nonfinite=True)
+        for head in (0, 1):
+            assert np.array_equal(tensors["layers.0.weights"][head], np.float32(document["layers"][0]["heads"][head]["weights"]))
+        assert tensors["hidden.0"].shape == (11, 64)
+        assert np.allclose(tensors["layers.0.weights"] @ tensors["layers.0.v"], tensors["layers.0.mixed"], atol=1e-5)
+
+
+def test_a_query_is_a_row_of_the_whole() -> None:
+    whole = ask("run", SENTENCE, "--json").json["layers"][0]["heads"][0]
+    row = ask("run", SENTENCE, "--json", "--query", "it").json
+    assert row["queries"] == [7]
+    assert row["layers"][0]["heads"][0]["weights"] == [whole["weights"][7]]
+    assert {link["query"] for link in row["links"]} == {7}
+
+
+def test_empty_rows_are_zero_and_listed() -> None:
+    document = ask("run", "a b c d", "--json", "--mask", "window:1", "--mask", "padding:2").json
+    assert document["empty_rows"] == [{"layer": 0, "head": 0, "query": 2}, {"layer": 0, "head": 0, "query": 3}]
+    assert document["layers"][0]["heads"][0]["weights"][3] == [0, 0, 0, 0]
+    assert document["layers"][0]["heads"][0]["scores"][3] == [None] * 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_every_dtype_on_both_backends(backend: str, dtype: str) -> None:
+    reference = ask("run", SENTENCE, "--json", "--dtype", "float64").json["layers"][0]["heads"][0]["weights"]
+    document = ask("run", SENTENCE, "--json", "--dtype", dtype, "--backend", backend).json
+    assert document["attention"]["backend"] == backend
+    tolerance = {"float64": 1e-12, "float32": 1e-6}.get(dtype, 2e-2)
+    assert np.max(np.abs(np.subtract(document["layers"][0]["heads"][0]["weights"], reference))) < tolerance
+
+
+BAD = [
+    (("run", "x", "--num-heads", "7"), 2, "not divisible"),
+    (("run", "x", "--mask", "causl"), 2, "causal"),
+    (("run", "x", "--tokenizer", "wrod"), 2, "word"),
+    (("run", "x", "--query", "zebra"), 3, "zebra"),
+    (("run", "x", "--layer", "3"), 3, "layer 3"),
+    (("run", "x", "--scale", "big"), 2, "big"),
+    (("run", "x", "--position", "rope:-1"), 2, "-1"),
+    (("run", "x", "--seed", "abc"), 2, "abc"),
+    (("run", "x", "--color", "blue"), 2, "blue"),
+    (("run", "x", "--show", "wieghts"), 2, "weights"),
+    (("run", "x", "--json", "--plain"), 2, "--plain"),
+    (("run", "x", "--output", "/nonexistent/file"), 1, "/nonexistent/file"),
+    (("run", "x", "--weights", "/nonexistent/file.npz"), 3, "/nonexistent/file.npz"),
+    (("run", "x", "--d-model", "0"), 2, "0"),
+    (("run", "x", "--dtype", "float8"), 2, "float8"),
+    (("run", "x", "--max-memory", "10B"), 5, "memory"),
+    (("run", "x", "--json", "--max-output", "10"), 5, "--"),
+    (("rnu", "x"), 2, "run"),
+    (("run", "x", "--num-head", "2"), 2, "--num-heads"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), BAD)
+def test_bad_input_is_told_in_four_lines_and_stdout_stays_clean(arguments: tuple[str, ...], code: int, says: str) -> None:
+    found = ask(*arguments)
+    assert (found.code, found.out) == (code, "")
+    assert says in found.err
+    assert "Traceback" not in found.err
+    assert "--json" in arguments or len(found.err.splitlines()) <= 4
+
+
+HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \u202egnp.exe \u200bjoin \x07 \x00 a\tb"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_hostile_text_is_inert(width: int) -> None:
+    found = ask("run", HOSTILE, "--tokenizer", "whitespace", width=width)
+    assert found.code == 0
+    assert not set(found.out) & set("\x1b\x07\x00\u202e\u200b")
+    assert "[bold]" in found.out
+
+
+@pytest.mark.parametrize("text", [SENTENCE, "我 爱 你 计划", "👩‍👩‍👧 e\u0301 שלום عالم", "x" * 3000, " ".join("word" for _ in range(70))])
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_screens_fit_the_terminal(text: str, width: int) -> None:
+    from attncli.render.safe import cells
+
+    for options in ((), ("--ascii",), ("--num-heads", "2", "--full")):
+        found = ask("run", text, *options, width=width)
+        assert found.code == 0
+        assert max(cells(line) for line in found.out.splitlines()) <= width
+        assert "--ascii" not in options or found.out.isascii()
