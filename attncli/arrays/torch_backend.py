@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -130,7 +131,9 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     can repeat one number without end).
     """
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a damaged file, which is told below
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged or hostile files
         raise InputError(
             "this file is not a plain torch state_dict",

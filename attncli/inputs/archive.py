@@ -15,10 +15,9 @@ from numpy.lib import format as npy_format
 
 from attncli.errors import AttnError, InputError, LimitError
 from attncli.inputs.dtypes import NATIVE, unsupported
-from attncli.inputs.npy import NpyHeader, read_npy_data, read_npy_header
+from attncli.inputs.npy import CHUNK, NpyHeader, read_npy_data, read_npy_header
 
 METADATA_MEMBER = "__metadata__.json"
-METADATA_LIMIT = 2**20
 # The most that one read may ask for: a forged directory of a zip is refused before it fills the memory.
 READ_LIMIT = 8 * 2**20
 # Deflate cannot do better; a member that claims more lies about its size.
@@ -50,8 +49,8 @@ class Archive:
         """The texts that `write_npz` put beside the arrays; {} in an archive of another writer. Raises InputError."""
         if METADATA_MEMBER not in self._members:
             return {}
-        with self._opened(METADATA_MEMBER) as (stream, size):
-            raw = stream.read(min(size, METADATA_LIMIT))
+        with self._opened(METADATA_MEMBER) as (stream, _):
+            raw = b"".join(iter(lambda: stream.read(CHUNK), b""))
         try:
             found = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -127,9 +126,10 @@ class _Bounded(io.RawIOBase):
         return self._stream.tell()
 
     def read(self, size: int = -1) -> bytes:
-        if size > READ_LIMIT or size < 0:
-            raise LimitError(f"the archive's directory takes {size:,} bytes", where=self._where, expected=f"at most {READ_LIMIT:,}")
-        return self._stream.read(size)
+        found = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
+        if len(found) > READ_LIMIT:
+            raise LimitError("the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes")
+        return found
 
 
 def _checked_members(zipped: zipfile.ZipFile, where: str, limit: int) -> dict[str, zipfile.ZipInfo]:

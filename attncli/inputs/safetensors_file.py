@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from attncli.errors import InputError
+from attncli.errors import InputError, LimitError
 from attncli.inputs.dtypes import byte_count, named, unsupported
 from attncli.inputs.opening import read_exactly
 
@@ -95,7 +95,8 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
 
 def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
     """Writes a file. Tensors stand in order of falling item size, then name, so that all are aligned and the same
-    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have."""
+    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have, LimitError for a header
+    longer than the format's 100 MB."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}} if metadata else {}
     end = 0
@@ -107,6 +108,8 @@ def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, An
         end += array.nbytes
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
+    if len(raw) > HEADER_LIMIT:
+        raise LimitError(f"the header of the file would take {len(raw):,} bytes", expected=f"at most {HEADER_LIMIT:,}", hint="save as .npz")
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
         array = tensors[name]

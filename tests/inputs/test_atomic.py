@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,18 @@ from attncli.inputs.atomic import atomic_writer
 def write(path, content=b"new"):
     with atomic_writer(path) as stream:
         stream.write(content)
+
+
+def fail_halfway(path, error):
+    with atomic_writer(path) as stream:
+        stream.write(b"half")
+        raise error
+
+
+def close_and_write(path, end):
+    with atomic_writer(path) as stream:
+        os.close(end)
+        stream.write(b"x" * 10)
 
 
 def names(folder):
@@ -46,9 +59,8 @@ def test_an_old_file_keeps_its_permissions(tmp_path):
 def test_an_error_in_the_block_leaves_everything_as_it_was(tmp_path, error):
     (tmp_path / "out").write_bytes(b"old")
     for name in ("out", "fresh"):
-        with pytest.raises(error), atomic_writer(tmp_path / name) as stream:
-            stream.write(b"half")
-            raise error
+        with pytest.raises(error):
+            fail_halfway(tmp_path / name, error)
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_bytes() == b"old"
 
@@ -72,8 +84,6 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path):
 
 
 def test_a_full_device():
-    from pathlib import Path
-
     with pytest.raises(AttnError, match="No space left"):
         write(Path("/dev/full"))
 
@@ -134,7 +144,10 @@ def test_a_pipe_is_written_as_it_stands(tmp_path):
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/stdout"])
 def test_devices_stay_what_they_are(device, tmp_path):
-    code = f"from pathlib import Path; from attncli.inputs.atomic import atomic_writer\nwith atomic_writer(Path({device!r})) as s: s.write(b'hi')"
+    code = (
+        "from pathlib import Path; from attncli.inputs.atomic import atomic_writer\n"
+        f"with atomic_writer(Path({device!r})) as stream: stream.write(b'hi')"
+    )
     with (tmp_path / "log").open("wb") as log:
         before = os.fstat(log.fileno()).st_ino
         subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
@@ -147,7 +160,5 @@ def test_a_closed_pipe_passes_through(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(BrokenPipeError), atomic_writer(path) as stream:
-        os.close(end)
-        stream.write(b"x" * 10)
-        stream.flush()
+    with pytest.raises(BrokenPipeError):
+        close_and_write(path, end)

@@ -19,8 +19,8 @@ def test_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("make", "what"), [
-    ("missing", "No such file"), ("folder", "a folder"), ("fifo", "a pipe"), ("device", "a pipe or device"), ("empty", "empty"), ("nul", "null"),
-    ("dangling", "No such file"), ("loop", "symbolic links"),
+    ("missing", "No such file"), ("folder", "a folder"), ("fifo", "a pipe"), ("device", "a pipe or device"), ("empty", "empty"),
+    ("nul", "null"), ("dangling", "No such file"), ("loop", "symbolic links"),
 ])  # fmt: skip
 def test_what_is_no_file(tmp_path, make, what):
     os.mkfifo(tmp_path / "fifo")
@@ -29,11 +29,11 @@ def test_what_is_no_file(tmp_path, make, what):
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     path = {"device": Path("/dev/zero"), "nul": tmp_path / "a\0b"}.get(make, tmp_path / make)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(InputError, match=what) as caught:
         open_regular(path, what="a tensor file")
     assert caught.value.where == str(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_file_above_the_limit(tmp_path):

@@ -141,13 +141,23 @@ def test_reading_a_file_or_its_folder(tmp_path):
 
 
 def test_a_folder_without_one(tmp_path):
-    with pytest.raises(InputError, match="no tokenizer.json"):
+    with pytest.raises(InputError, match=r"no tokenizer\.json"):
         read_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"{}", b"[]", b"\xff\xfe", b"null", b"[" * 100_000, b'{"model": {"type": "\x1b[31m"}}', b'{"version":"1.0","model":{"type":"BPE"}}'],
+    [
+        b"",
+        b"{",
+        b"{}",
+        b"[]",
+        b"\xff\xfe",
+        b"null",
+        b"[" * 100_000,
+        b'{"model": {"type": "\x1b[31m"}}',
+        b'{"version":"1.0","model":{"type":"BPE"}}',
+    ],
 )
 def test_damaged_files(tmp_path, content):
     path = tmp_path / "tokenizer.json"

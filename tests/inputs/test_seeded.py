@@ -18,9 +18,19 @@ def by_hand(seed, name, count, scale):
 
 
 def test_golden_values_never_change():
-    expected = ["0x1.72f9860000000p-3", "-0x1.a057a00000000p-5", "-0x1.1fc1b40000000p-6", "0x1.c520e80000000p-7", "-0x1.223bc80000000p-4", "-0x1.e25a700000000p-5"]
+    expected = [
+        "0x1.72f9860000000p-3",
+        "-0x1.a057a00000000p-5",
+        "-0x1.1fc1b40000000p-6",
+        "0x1.c520e80000000p-7",
+        "-0x1.223bc80000000p-4",
+        "-0x1.e25a700000000p-5",
+    ]
     assert [float(x).hex() for x in stream(0, "q.weight", (2, 3), 0.125).ravel()] == expected
-    assert hashlib.sha256(stream(0, "q.weight", (64, 64)).tobytes()).hexdigest() == "281656ceff6fc1333a9b0b8f1aa36948478b91fc66038275482d9b19d4b362e8"
+    assert (
+        hashlib.sha256(stream(0, "q.weight", (64, 64)).tobytes()).hexdigest()
+        == "281656ceff6fc1333a9b0b8f1aa36948478b91fc66038275482d9b19d4b362e8"
+    )
     assert [float(x).hex() for x in embedding(7, ["我"], 3)[0]] == ["-0x1.53b1b20000000p-1", "0x1.6f5f640000000p+0", "0x1.00945a0000000p-1"]
 
 

@@ -24,9 +24,7 @@ class Untouchable(io.RawIOBase):
 
 def read(argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None, **limits):
     stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
-    return list(
-        read_texts(argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample, **limits)
-    )
+    return list(read_texts(argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample, **limits))
 
 
 def test_the_sample_is_the_sentence_of_the_interface():

@@ -45,6 +45,7 @@ def test_from_tokenizers():
 
 
 def test_the_builtin_ones_need_no_library():
-    code = "import sys, attncli.inputs.tokenize as t; t.tokenizer('word').encode('é b'); print(sorted({'numpy','tokenizers','torch'} & set(sys.modules)))"
+    code = "import sys, attncli.inputs.tokenize as t; t.tokenizer('word').encode('é b')"
+    code += "; print(sorted({'numpy', 'tokenizers', 'torch'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
