@@ -23,7 +23,13 @@ class Links:
     """
 
     def __init__(
-        self, tokens: Sequence[Token], *, top: int, query: int | None = None, everything: bool = True, queries: Sequence[Token] | None = None
+        self,
+        tokens: Sequence[Token],
+        *,
+        top: int,
+        query: int | None = None,
+        everything: bool = True,
+        queries: Sequence[Token] | None = None,
     ) -> None:
         self.top = top
         self._found: list[tuple[float, int, int, int, int]] = []
@@ -39,15 +45,19 @@ class Links:
             rows = np.where(self._open, np.nan_to_num(weights[place][:, :keys]), 0.0)
             count = min(self.top, rows.size)
             flat = rows.reshape(-1)
-            # a stable order among the candidates, whatever the partition does with ties
-            least = np.partition(flat, -count)[-count]
-            for at in np.flatnonzero((flat >= least) & (flat > 0)):
+            least = max(float(np.partition(flat, -count)[-count]), 0.0)
+            above = np.flatnonzero(flat > least)
+            # of those that tie with the last place, the first ones: a million equal weights give ten links
+            level = np.flatnonzero(flat == least)[: count - len(above)] if least > 0 else above[:0]
+            for at in (*above, *level):
                 self._found.append((-float(flat[at]), layer, head, int(at // keys), int(at % keys)))
         self._found = sorted(self._found)[: self.top]
 
     def found(self) -> list[dict[str, Any]]:
         """The links, strongest first, as documents hold them."""
-        return [{"layer": layer, "head": head, "query": query, "key": key, "weight": -less} for less, layer, head, query, key in self._found]
+        return [
+            {"layer": layer, "head": head, "query": query, "key": key, "weight": -less} for less, layer, head, query, key in self._found
+        ]
 
 
 def _informative(tokens: Sequence[Token], queries: Sequence[Token] | None) -> np.ndarray[Any, Any]:

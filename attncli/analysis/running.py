@@ -33,6 +33,36 @@ class Wanted:
     all_links: bool = False
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, estimated before it starts. memory: bytes at the peak; numbers: in the document."""
+
+    memory: int
+    numbers: int
+
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
+WORKING = 3
+"""Arrays of the size of the scores that are alive at once besides those that are kept."""
+
+
+def cost(model: Model, count: int, wanted: Wanted, *, saved: bool) -> Cost:
+    """The cost of running `count` tokens. saved: whether all stages are kept to be saved."""
+    layers = range(len(model.spec.blocks)) if wanted.layers is None else wanted.layers
+    attentions = [model.spec.blocks[layer].attention for layer in layers]
+    item, pairs, rows = ITEM_BYTES[model.backend.dtype], count * count, 1 if wanted.query is not None else count
+    kept = len(SQUARE) if wanted.stages or saved else 2
+    most = max(block.attention.heads for block in model.spec.blocks)
+    numbers = held = 0
+    for attention in attentions:
+        heads = attention.heads if wanted.heads is None else len(wanted.heads)
+        square = heads * rows * count * (2 + len(SQUARE) * wanted.stages)
+        wide = rows * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
+        numbers += (square + wide) * wanted.matrices
+        held += heads * pairs * len(SQUARE) * item * saved
+    return Cost(most * pairs * item * (kept + WORKING) + numbers * item + held, numbers)
+
+
 def run_document(
     model: Model, text: str, tokens: Sequence[Token], wanted: Wanted, *, see: Callable[[LayerTrace], None] | None = None
 ) -> Document:

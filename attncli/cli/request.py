@@ -225,7 +225,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def refuse_memory(needed: int, compute: ComputeOptions, environment: Environment, hint: str = "a shorter text") -> None:
+def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
     """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this machine has free."""
     from attncli.cli.answer import size
 

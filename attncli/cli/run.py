@@ -53,7 +53,9 @@ def run(
 
     def documents() -> Iterator[Mapping[str, Any]]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
-            yield _document(environment, loaded, found, model, output, query=query, stages=stages == "all", save=save, all_links=all_links)
+            yield _document(
+                environment, loaded, found, model, compute, output, query=query, stages=stages == "all", save=save, all_links=all_links
+            )
 
     answer.give(documents(), run_screen, run_rows, output, environment, how)
 
@@ -63,6 +65,7 @@ def _document(
     model: Model,
     text: Text,
     asked: ModelOptions,
+    compute: ComputeOptions,
     output: OutputOptions,
     *,
     query: str | None,
@@ -70,14 +73,21 @@ def _document(
     save: Path | None,
     all_links: bool,
 ) -> Mapping[str, Any]:
-    from attncli.analysis.running import Wanted, run_document
+    from attncli.analysis.running import Wanted, cost, run_document
     from attncli.analysis.saving import Stored, metadata
+    from attncli.render.records import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     at = None if query is None else request.query_index(environment, tokens, query)
-    wanted = Wanted(layers, heads, at, stages=stages, top=output.top, all_links=all_links)
+    machine = output.json or output.ndjson or output.plain
+    matrices = machine or len(model.spec.blocks) == 1 or bool(asked.layer or asked.head)
+    wanted = Wanted(layers, heads, at, matrices=matrices, stages=stages, top=output.top, all_links=all_links)
+    expected = cost(model, len(tokens), wanted, saved=save is not None)
+    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --query TOK")
+    if machine:
+        answer.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H, --query TOK or --show links")
     stored = Stored(model.backend) if save is not None else None
     document = run_document(model, text.text, tokens, wanted, see=None if stored is None else stored.add)
     if stored is not None and save is not None:

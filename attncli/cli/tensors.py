@@ -61,7 +61,7 @@ def tensors(
     arrays = captured(found, str(file), backend, options, layer=layer)
     pairs = int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
     chosen = request.numbers(head, "head", arrays.q.shape[-3])
-    request.refuse_memory(pairs * 6 * 4, compute, environment)
+    request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
     if output.json or output.ndjson:
         answer.refuse_over(pairs * (2 + 6 * (stages is not None)) * 12, output, "--head H")
     document = tensors_document(str(file), arrays, arrays.attend(), masks, heads=chosen, top=output.top, stages=stages is not None)
