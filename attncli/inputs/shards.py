@@ -1,0 +1,145 @@
+"""Which files hold a checkpoint's weights, and where in them each tensor lies.
+
+A folder in Hugging Face layout holds `model.safetensors`, or several shards named by
+`model.safetensors.index.json`. An index is data from elsewhere: it may name only files beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.dtypes import unsupported
+from attncli.inputs.opening import open_regular
+from attncli.inputs.positioned import LARGEST_FILE
+from attncli.inputs.safetensors_file import DTYPES, Header, read_header
+from attncli.inputs.strict_json import read_object
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+INDEX_LIMIT = 64 * 2**20
+CONVERT = "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
+OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
+EXPECTED = f"{SINGLE} or {INDEX}"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+    stop: int
+
+    @property
+    def bytes(self) -> int:
+        """The size of its data."""
+        return self.stop - self.start
+
+
+def guarded(folder: Path, name: str) -> Path:
+    """The file `name` of a folder with its symbolic links followed; it need not exist.
+
+    folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
+    (models--…/snapshots/REVISION), to the cache's own blobs. Raises InputError for any other link.
+    """
+    try:
+        target = (folder / name).resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise InputError("this link leads nowhere", where=str(folder / name)) from error
+    allowed = [folder]
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(("models--", "datasets--")):
+        allowed.append((folder.parent.parent / "blobs").resolve())
+    if not any(target.is_relative_to(root) for root in allowed):
+        raise InputError(
+            f"{name!r} is a link that leaves its folder", where=str(folder), expected="a file", hint="give the folder that holds the files"
+        )
+    return target
+
+
+def find_tensors(folder: Path) -> dict[str, TensorInfo]:
+    """Every tensor of a checkpoint by name, in file order; headers are read, no data.
+
+    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format
+    and for data types such as float8.
+    """
+    if guarded(folder, SINGLE).exists():
+        return _tensors(_header(guarded(folder, SINGLE)), guarded(folder, SINGLE))
+    if guarded(folder, INDEX).exists():
+        return _sharded(folder)
+    raise _nothing(folder)
+
+
+def _sharded(folder: Path) -> dict[str, TensorInfo]:
+    index = guarded(folder, INDEX)
+    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise InputError("this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file")
+    found: dict[str, TensorInfo] = {}
+    for shard in sorted({_plain_name(place, index) for place in places.values()}):
+        path = guarded(folder, shard)
+        if not path.exists():
+            count = sum(place == shard for place in places.values())
+            raise InputError(
+                f"the shard {shard!r} is missing; {count} tensors lie in it", where=str(folder), expected=f"every file of {INDEX}"
+            )
+        for name, info in _tensors(_header(path), path).items():
+            if name in found:
+                raise InputError(f"tensor {name!r} is in two shards", where=f"{found[name].file} and {path}", expected="each tensor once")
+            if places.get(name) != shard:
+                told = "does not list it" if name not in places else f"says {places[name]!r}"
+                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {told}", where=str(index))
+            found[name] = info
+    missing = [name for name in places if name not in found]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index))
+    return found
+
+
+def _plain_name(place: object, index: Path) -> str:
+    if not isinstance(place, str) or not place.endswith(".safetensors") or place.startswith(".") or set(place) & set("/\\:\0"):
+        raise InputError(f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it")
+    return place
+
+
+def _header(path: Path) -> Header:
+    stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
+    with stream:
+        return read_header(stream, size, str(path))
+
+
+def _tensors(header: Header, path: Path) -> dict[str, TensorInfo]:
+    for entry in header.entries.values():
+        if entry.dtype not in DTYPES:
+            raise unsupported(entry.name, entry.dtype, str(path))
+    return {name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end) for name, entry in header.entries.items()}
+
+
+def _nothing(folder: Path) -> InputError | UnsupportedError:
+    others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
+    if others:
+        return UnsupportedError(
+            f"the weights are in {others[0]!r}, which is not safetensors", where=str(folder), expected=EXPECTED, hint=CONVERT
+        )
+    tensors = sorted(path.name for path in folder.glob("*.safetensors"))
+    if "adapter_model.safetensors" in tensors:
+        return UnsupportedError(
+            "this folder holds an adapter, not a model", where=str(folder), hint="merge it into its base model and save that"
+        )
+    if tensors:
+        return InputError(f"found {', '.join(map(repr, tensors[:3]))}", where=str(folder), expected=EXPECTED)
+    return InputError("this folder holds no weights", where=str(folder), expected=EXPECTED)
+
+
+def no_tensor(name: str, known: Mapping[str, object], folder: Path) -> InputError:
+    """The error about a tensor that is not there, with the nearest names."""
+    close = get_close_matches(name, known, 3, 0.6)
+    return InputError(
+        f"there is no tensor {name!r}", where=str(folder), expected=", ".join(close) if close else f"one of its {len(known)} tensors"
+    )

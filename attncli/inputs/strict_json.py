@@ -1,0 +1,46 @@
+"""JSON files that somebody else wrote: one object, of bounded size, without repeated keys or NaN."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from attncli.errors import InputError
+from attncli.inputs.opening import read_regular
+
+SIZE_LIMIT = 16 * 2**20
+
+
+def read_object(path: Path, *, what: str, shown: str | None = None, limit: int = SIZE_LIMIT) -> dict[str, Any]:
+    """The JSON object in a file. shown: the path to name in errors, where it is not `path` itself.
+
+    Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not), not an
+    object, nested too deeply, or that names a key twice; LimitError above `limit` bytes.
+    """
+    raw = read_regular(path, what=what, limit=limit)
+    return parsed_object(raw, shown or str(path), what)
+
+
+def parsed_object(raw: bytes, where: str, what: str) -> dict[str, Any]:
+    """The JSON object in these bytes; raises as `read_object`."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InputError(f"the key {twice!r} stands there twice", where=where, expected=what)
+        return found
+
+    def constant(word: str) -> NoReturn:
+        raise ValueError(f"{word} is not JSON")
+
+    try:
+        found = json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"this is not valid JSON: {reason}", where=where, expected=what) from error
+    if not isinstance(found, dict):
+        raise InputError(f"this JSON is a {type(found).__name__}, not an object", where=where, expected=what)
+    return found
