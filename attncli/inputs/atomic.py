@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,7 +36,7 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         with _told(path), target.open("wb") as stream:
             yield stream
         return
-    beside = target.parent / f".attn-{secrets.token_hex(8)}.tmp"
+    beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
     try:
         with _told(path):
             with _created(beside) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
 # No tokenizer in use lengthens a text much; chained replacements in a hostile one could fill the memory.
-GROWTH_LIMIT = 100
+GROWTH_LIMIT = 1000
 
 
 def read_tokenizer(path: Path) -> PieceTokenizer:
@@ -147,10 +148,16 @@ def _growth(normalizer: Any) -> int:
             case "Sequence":
                 growth *= _growth(part)
             case "Replace":
-                growth *= max(1, len(part["content"]))
+                growth *= _lengthening(part["pattern"].get("String", ""), part["content"])
             case "Prepend":
                 growth *= 1 + len(part["prepend"])
     return growth
+
+
+def _lengthening(pattern: str, content: str) -> int:
+    if pattern:
+        return max(1, -(-len(content) // len(pattern)))
+    return 1 + len(content)  # a regular expression may match between any two characters
 
 
 def _timed(work: Callable[[], Result], where: str) -> Result:
@@ -209,4 +216,4 @@ def _quiet() -> Iterator[None]:
 
 
 def _without_surrogates(text: str) -> str:
-    return text if text.isascii() else "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import secrets
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-SEED_BITS = 32
+SEED_BYTES = 4
 
 
 def stream(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -46,4 +46,4 @@ def embedding(seed: int, texts: Sequence[str], d_model: int) -> np.ndarray[Any, 
 
 def draw_seed() -> int:
     """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that the run can be repeated."""
-    return secrets.randbits(SEED_BITS)
+    return int.from_bytes(os.urandom(SEED_BYTES), "little")

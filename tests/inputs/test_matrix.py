@@ -54,6 +54,7 @@ def test_every_kind_gives_the_numbers_back(tmp_path_factory, values, kind):
         ("m.csv", "1,0\r\n1,1\r\n\r\n", [[1.0, 0.0], [1.0, 1.0]]),
         ("m.csv", " 1 ; -2.5e1 \n+.5;3.", [[1.0, -25.0], [0.5, 3.0]]),
         ("m.csv", "true,FALSE\nTrue,false", [[True, False], [True, False]]),
+        ("m.csv", "\ufeff1,2", [[1.0, 2.0]]),
         ("m.csv", '"1","2"', [[1.0, 2.0]]),
         ("m.csv", "\n1\n2\n", [[1.0], [2.0]]),
         ("m.CSV", "1\t2", [[1.0, 2.0]]),

@@ -197,11 +197,40 @@ def test_a_pattern_that_runs_for_ever_is_stopped(monkeypatch):
 
 def test_a_chain_of_replacements_cannot_fill_the_memory():
     hf = word_level("a")
-    hf.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 10)] * 3)
-    with pytest.raises(InputError, match="1000 times as long"):
+    hf.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 11)] * 3)
+    with pytest.raises(InputError, match="1331 times as long"):
         from_tokenizers(hf, "grow")
-    hf.normalizer = normalizers.Sequence([normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")])
+    hf.normalizer = normalizers.Sequence([normalizers.Replace(Regex("(?=b)"), "b")] * 10)
+    with pytest.raises(InputError, match="1024 times as long"):
+        from_tokenizers(hf, "grow between characters")
+    hf.normalizer = normalizers.Sequence(
+        [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(" ", "▁"), normalizers.Prepend("▁")]
+    )
     from_tokenizers(hf, "as many do")
+
+
+class Recorded:
+    """A tokenizer of the library that says which of its ways to encode was taken."""
+
+    def __init__(self, hf):
+        self.hf = hf
+        self.taken = []
+
+    def encode(self, *arguments):
+        self.taken.append("encode")
+        return self.hf.encode(*arguments)
+
+    def encode_batch(self, *arguments):
+        self.taken.append("encode_batch")
+        return self.hf.encode_batch(*arguments)
+
+
+def test_texts_are_encoded_in_the_way_that_a_clock_can_watch():
+    recorded = Recorded(byte_level())
+    recorded.pre_tokenizer, recorded.decoder = recorded.hf.pre_tokenizer, recorded.hf.decoder
+    recorded.get_added_tokens_decoder = recorded.hf.get_added_tokens_decoder
+    assert [token.text for token in PieceTokenizer(recorded, "w").encode("a")] == ["a"]
+    assert recorded.taken == ["encode_batch"]
 
 
 def test_a_template_that_names_ids_out_of_the_vocabulary(tmp_path):

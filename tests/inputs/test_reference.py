@@ -39,6 +39,7 @@ def test_references(reference, expected):
 def test_marks_of_pieces_are_looked_past_last():
     assert find_token(tokens("▁it", "##it", "Ġit", " it"), "it") == Found(0, 4)
     assert find_token(tokens("▁it", "it"), "it") == Found(1, 1)
+    assert find_token(tokens("##it", "IT"), "it") == Found(1, 1)
     assert find_token(tokens("##ing", "x"), "ing:1") == Found(0, 1)
 
 

@@ -92,6 +92,12 @@ def test_other_byte_orders_and_layouts_are_written_right():
         assert np.array_equal(found["a"], array)
 
 
+def test_every_tensor_is_aligned_to_its_own_size():
+    raw = written({"a": np.zeros(3, np.int8), "b": np.zeros(5), "c": np.zeros(3, np.float16), "d": np.zeros(1, np.float32)})
+    for entry in read_header(io.BytesIO(raw), len(raw), "f").entries.values():
+        assert entry.start % np.dtype(entry.dtype_name).itemsize == 0
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "U3", "O"])
 def test_what_cannot_be_written(dtype):
     with pytest.raises(UnsupportedError, match="'a' has the data type"):
