@@ -40,8 +40,7 @@ def run(
 
     attn run --model minilm "The animal didn't cross …" --query it --json
     """
-    from attncli.render.pairs import run_rows
-    from attncli.render.screens.run import PARTS, run_screen
+    from attncli.render.screens.run import PARTS, run_rows, run_screen
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
