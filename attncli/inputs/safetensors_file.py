@@ -9,13 +9,14 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.dtypes import byte_count, named, unsupported
 from attncli.inputs.opening import read_exactly
+from attncli.inputs.strict_json import parsed_object
 
 HEADER_LIMIT = 100_000_000
 EXPECTED = "a .safetensors file"
@@ -67,7 +68,7 @@ def read_header(stream: BinaryIO, size: int, where: str) -> Header:
             where=where,
             expected=f"{EXPECTED}, its header at most {HEADER_LIMIT:,} bytes",
         )
-    fields = _parsed(read_exactly(stream, length, where), where)
+    fields = parsed_object(read_exactly(stream, length, where), where, "the header of a .safetensors file: a JSON object")
     metadata = fields.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
@@ -115,27 +116,6 @@ def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, An
         array = tensors[name]
         little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
         stream.write(little.reshape(-1).view(np.uint8).data)
-
-
-def _parsed(raw: bytes, where: str) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                raise InputError(f"the header names {name!r} twice", where=where, expected=EXPECTED)
-            found[name] = value
-        return found
-
-    def constant(word: str) -> NoReturn:
-        raise ValueError(word)
-
-    try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant)
-    except (ValueError, RecursionError) as error:
-        raise InputError("the header is not JSON", where=where, expected=EXPECTED) from error
-    if not isinstance(found, dict):
-        raise InputError("the header is not a JSON object", where=where, expected=EXPECTED)
-    return found
 
 
 def _entry(name: str, field: Any, origin: int, where: str) -> Entry:

@@ -26,11 +26,11 @@ def parsed_object(raw: bytes, where: str, what: str) -> dict[str, Any]:
     """The JSON object in these bytes; raises as `read_object`."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"the key {twice!r} stands there twice", where=where, expected=what)
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise InputError(f"the key {key!r} stands there twice", where=where, expected=what)
+            found[key] = value
         return found
 
     def constant(word: str) -> NoReturn:
