@@ -92,6 +92,9 @@ class Backend(Protocol):
     def any(self, array: Array, axis: int) -> Array:
         """Whether any entry along an axis is true; the axis stays with size 1."""
 
+    def entropy(self, array: Array) -> Array:
+        """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""
+
 
 # Torch repays its import (about 1.3 s) once a job has this many multiply-adds: NumPy on two
 # cores does some 3e10 of them in that time.

@@ -121,6 +121,9 @@ class TorchBackend:
     def any(self, array: Tensor, axis: int) -> Tensor:
         return array.any(axis, keepdim=True)
 
+    def entropy(self, array: Tensor) -> Tensor:
+        return torch.special.entr(array).sum(-1)
+
 
 def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]:
     """The tensors of a torch `state_dict` file (.pt, .pth), as NumPy arrays by name.

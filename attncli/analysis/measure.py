@@ -1,0 +1,166 @@
+"""Measure: metrics of heads from blocks of query rows; a dense matrix is cut into such blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.metrics import DEFAULT, METRICS, Metric
+from attncli.analysis.pairs import Pairs
+from attncli.analysis.rows import About, Rows, UniformRows, WeightRows
+from attncli.analysis.sight import Bools, Floats, Ints, Sight, sight
+from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.errors import InputError, UsageError
+
+BLOCK = 1 << 20
+"""How many weights a dense matrix is cut into at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A metric of each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
+
+    baseline: the metric of uniform attention over the same visible keys and the same rows.
+    """
+
+    metric: Metric
+    value: Floats
+    rows: Ints
+    baseline: Floats
+
+
+class Tally:
+    """Adds up metrics over blocks of query rows of `heads` heads; memory does not grow with the text.
+
+    metrics: names out of `METRICS`. about: what is known of the keys' tokens. Metrics that
+    need what is not known give NaN over 0 rows. Raises UsageError for an unknown name.
+    """
+
+    def __init__(self, heads: int, metrics: Sequence[str], about: About) -> None:
+        self._metrics = [known(name) for name in metrics]
+        self.about = about
+        self._sums = np.zeros((2, len(metrics), heads))
+        self._norms = np.zeros((2, len(metrics), heads))
+        self._rows = np.zeros((len(metrics), heads), np.int64)
+
+    def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
+        """Add the rows of heads first_head, first_head + 1, …
+
+        real: booleans [row] or [head, row], False for padding, which is left out.
+        """
+        heads = slice(first_head, first_head + rows.weights.shape[0])
+        for place, source in enumerate((rows, uniform_rows(rows.i, rows.see, rows.about))):
+            for at, metric in enumerate(self._metrics):
+                if not _answerable(metric, self.about):
+                    continue
+                found = metric.of(source)
+                used = found.used if real is None else found.used & real
+                self._sums[place, at, heads] += _sum(found.value, used)
+                self._norms[place, at, heads] += used.sum(-1) if found.weight is None else _sum(found.weight, used)
+                if place == 0:
+                    self._rows[at, heads] += used.sum(-1)
+
+    def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
+        """The metrics by name. shape: of the heads, None for one axis."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
+        value, baseline = means.reshape((2, len(self._metrics), *(shape if shape is not None else (-1,))))
+        rows = self._rows.reshape(value.shape)
+        return {metric.name: Measured(metric, value[at], rows[at], baseline[at]) for at, metric in enumerate(self._metrics)}
+
+
+def _sum(values: Floats, used: Bools) -> Floats:
+    return np.where(used, values, 0.0).sum(-1)
+
+
+def known(name: str) -> Metric:
+    """The metric of that name. Raises UsageError, with the nearest name."""
+    if name not in METRICS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, METRICS, 1, 0.5)
+        raise UsageError(f"there is no metric {name!r}", expected=", ".join(METRICS), hint=f"--metric {near[0]}" if near else "")
+    return METRICS[name]
+
+
+def _answerable(metric: Metric, about: About) -> bool:
+    if metric.aligned and not about.aligned:
+        return False
+    return {"": True, "tokens": about.pairs is not None, "special": about.special is not None}[metric.needs]
+
+
+def uniform_rows(i: Ints, see: Sight, about: About) -> Rows:
+    """The rows of uniform attention over the same visible keys; [head or 1, row] answers."""
+    if see.seen is None:
+        return UniformRows(i, see, about)
+    from attncli.arrays.numpy_backend import NumpyBackend
+
+    return WeightRows(NumpyBackend("float64"), see.spread(), i, see.low, see, about)
+
+
+def measure(
+    weights: Any,
+    visible: Any = None,
+    *,
+    metrics: Sequence[str] = DEFAULT,
+    queries: Any = None,
+    tokens: Sequence[Hashable] | None = None,
+    special: Any = None,
+    offset: int = 0,
+    aligned: bool = True,
+) -> dict[str, Measured]:
+    """Metrics of weights [..., query, key], NumPy or torch; each value has the leading axes.
+
+    visible: booleans that broadcast to the weights, True where the query sees the key; None
+    for everywhere. queries: booleans [..., query], False for padded queries, which are left
+    out as empty rows are. tokens: one id or name per key, for the token patterns. special:
+    booleans [key]. offset: position of query 0. aligned: False where queries are another text
+    than keys (cross-attention), which has no distances.
+    The arrays are never written to. Raises InputError for shapes that do not fit.
+    """
+    array = weights if type(weights).__module__.startswith("torch") else np.asarray(weights)
+    if array.ndim < 2:
+        raise InputError(f"weights have {array.ndim} axes", expected="[..., query, key]")
+    backend = backend_of(array)
+    lead, (count, keys) = tuple(array.shape[:-2]), array.shape[-2:]
+    about = About(
+        None if tokens is None else Pairs(_lengthy(tokens, keys, "tokens")),
+        None if special is None else np.asarray(_lengthy(special, keys, "special")) != 0,
+        aligned,
+    )
+    flat = array.reshape((-1, count, keys))
+    shown = None if visible is None else _spread(visible, (*lead, count, keys), "visible")
+    real = None if queries is None else _spread(queries, (*lead, count), "queries")
+    tally = Tally(flat.shape[0], metrics, about)
+    step = max(BLOCK // max(keys, 1), 1)
+    for head in range(flat.shape[0]):
+        for start in range(0, count, step):
+            stop = min(start + step, count)
+            some = None if shown is None else shown[head, start:stop]
+            rows = _block(backend, flat[head : head + 1, start:stop], some, start + offset, about)
+            tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
+    return tally.result(lead)
+
+
+def _block(backend: Backend, weights: Array, shown: Bools | None, first: int, about: About) -> WeightRows:
+    rows, keys = weights.shape[-2:]
+    return WeightRows(backend, weights, np.arange(first, first + rows), 0, sight(shown, rows, 0, keys), about)
+
+
+def _lengthy(values: Any, keys: int, name: str) -> Any:
+    if len(values) != keys:
+        raise InputError(f"{name} has {len(values)} entries, the weights have {keys} keys", expected="one per key")
+    return values
+
+
+def _spread(values: Any, shape: tuple[int, ...], name: str) -> Bools:
+    found = values.cpu().numpy() if type(values).__module__.startswith("torch") else np.asarray(values)
+    try:
+        spread = np.broadcast_to(found != 0, shape)
+    except ValueError as error:
+        raise InputError(f"{name} has shape {list(found.shape)}", expected=f"a shape that broadcasts to {list(shape)}") from error
+    tail = 2 if name == "visible" else 1
+    return spread.reshape((-1, *shape[len(shape) - tail :]))

@@ -1,0 +1,219 @@
+"""Metrics of attention heads: each is declared once, as a formula over query rows, and can be called.
+
+`attncli.metrics.entropy(weights, visible)` gives one number per head. Where the literature has
+several conventions, the declaration's `note` names them. A is one head's weights, i a query's
+and j a key's position, K_i the visible keys of query i and m_i their number. Empty and padded
+query rows are left out; every number goes with the rows it was taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.rows import Rows
+from attncli.analysis.sight import Bools, Floats
+
+BAND = 2
+"""How far from the query `band` reaches on either side."""
+
+
+ASCII = str.maketrans({"−": "-", "Σ": "sum ", "⊙": "*", "≤": "<=", "∈": " in "})
+
+
+@dataclass(frozen=True, eq=False)
+class PerRow:
+    """A metric on a block of rows: the mean is Σ value / Σ weight over the rows used.
+
+    value, weight: [head, row]; weight is 1 for a mean over rows. used: [head or 1, row].
+    """
+
+    value: Floats
+    used: Bools
+    weight: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number per head. Calling it measures weights [..., query, key] and returns float64 [...].
+
+    formula: how it is computed. low, high: its range; None where it has no bound of its own.
+    unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
+    note: other conventions, and what is left out. needs: what must be known beyond the
+    weights ("tokens", "special"); without it the value is NaN. aligned: whether it compares
+    positions, and so needs queries and keys of one text.
+    """
+
+    name: str
+    formula: str
+    low: float | None
+    high: float | None
+    unit: str
+    says: str
+    rows: str
+    source: str
+    of: Callable[[Rows], PerRow]
+    note: str = ""
+    needs: str = ""
+    aligned: bool = True
+
+    @property
+    def ascii(self) -> str:
+        """The formula in ASCII."""
+        return self.formula.translate(ASCII)
+
+    def __call__(
+        self,
+        weights: Any,
+        visible: Any = None,
+        *,
+        queries: Any = None,
+        tokens: Sequence[Hashable] | None = None,
+        special: Any = None,
+        offset: int = 0,
+    ) -> Any:
+        """This metric for each head: float64 with the leading axes of `weights`, NaN where no row can be used.
+
+        weights: [..., query, key], NumPy or torch, never written to. visible: booleans that
+        broadcast to them, None for all visible. queries: booleans [..., query], False for
+        padding. tokens: one id or name per key. special: booleans [key]. offset: position of
+        query 0. Raises InputError for shapes that do not fit.
+        """
+        from attncli.analysis.measure import measure
+
+        found = measure(weights, visible, metrics=(self.name,), queries=queries, tokens=tokens, special=special, offset=offset)
+        return found[self.name].value
+
+
+def _mean(value: Callable[[Rows], Floats], used: Callable[[Rows], Bools] = lambda rows: ~rows.see.empty) -> Callable[[Rows], PerRow]:
+    return lambda rows: PerRow(value(rows), used(rows))
+
+
+def _several(rows: Rows) -> Bools:
+    return rows.see.count >= 2
+
+
+def _normalised_entropy(rows: Rows) -> Floats:
+    return rows.entropy() / np.log(np.maximum(rows.see.count, 2))
+
+
+def _diagonality(rows: Rows) -> Floats:
+    farthest = np.maximum(np.abs(rows.i - rows.see.first), np.abs(rows.see.last - rows.i))
+    return 1 - rows.moments()[0] / np.maximum(farthest, 1)
+
+
+def _at(offset: int) -> Callable[[Rows], PerRow]:
+    return _mean(lambda rows: rows.at(offset), lambda rows: rows.see.at(rows.i + offset))
+
+
+def _band(rows: Rows) -> Floats:
+    return sum((rows.at(offset) for offset in range(-BAND, BAND + 1)), np.zeros(()))
+
+
+def _beyond(value: Callable[[Rows], Floats]) -> Callable[[Rows], PerRow]:
+    """The share of `value` in the weight that is left without key 0 and the query itself."""
+
+    def of(rows: Rows) -> PerRow:
+        left = rows.total() - rows.key(0) - np.where(rows.i == 0, 0.0, rows.at(0))
+        return PerRow(value(rows), ~rows.see.empty, left)
+
+    return of
+
+
+def _special(rows: Rows) -> Floats:
+    assert rows.about.special is not None
+    return rows.mass(rows.about.special)
+
+
+ALL_ROWS, VOITA = "rows that see a key", "Voita et al. 2019, Analyzing multi-head self-attention"
+LENS = "TransformerLens, head detector (mul)"
+WITHOUT = "Σ over all rows, key 0 and the query itself left out"
+
+entropy = Metric(
+    "entropy", "mean −Σ A ln A", 0, None, "nats", "attention is spread over many keys", ALL_ROWS,
+    "Shannon 1948; Ghader and Monz 2017", _mean(lambda rows: rows.entropy()), "at most ln m_i in row i", aligned=False,
+)  # fmt: skip
+normalised_entropy = Metric(
+    "normalised_entropy", "mean (−Σ A ln A) / ln m_i", 0, 1, "", "spread, whatever the number of keys",
+    "rows that see 2 keys or more", "Shannon 1948", _mean(_normalised_entropy, _several), aligned=False,
+)  # fmt: skip
+effective_keys = Metric(
+    "effective_keys", "mean exp(−Σ A ln A)", 1, None, "keys", "how many keys a row looks at", ALL_ROWS,
+    "Hill 1973", _mean(lambda rows: np.exp(rows.entropy())), aligned=False,
+)  # fmt: skip
+confidence = Metric(
+    "confidence", "mean max_j A", 0, 1, "", "the head is sure where to look", ALL_ROWS, VOITA,
+    _mean(lambda rows: rows.peak()), "Voita 2019 leaves out the end-of-sentence key", aligned=False,
+)  # fmt: skip
+confidence_beyond_first = Metric(
+    "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
+    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first()), "key 0 is left out", aligned=False,
+)  # fmt: skip
+distance = Metric(
+    "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
+    "Vig and Belinkov 2019", _mean(lambda rows: rows.moments()[0]),
+)  # fmt: skip
+signed_distance = Metric(
+    "signed_distance", "mean Σ_j A (j−i)", None, None, "tokens", "the head looks ahead (below 0: back)",
+    ALL_ROWS, "Vig and Belinkov 2019, with a sign", _mean(lambda rows: rows.moments()[1]),
+)  # fmt: skip
+previous = Metric(
+    "previous", "mean A_{i,i−1}", 0, 1, "", "each token looks at the one before it", "rows that see key i−1",
+    "Clark et al. 2019", _at(-1), "Clark 2019 divides by all rows",
+)  # fmt: skip
+self = Metric(
+    "self", "mean A_{i,i}", 0, 1, "", "each token looks at itself", "rows that see key i", "Clark et al. 2019", _at(0),
+)  # fmt: skip
+next = Metric(
+    "next", "mean A_{i,i+1}", 0, 1, "", "each token looks at the one after it", "rows that see key i+1",
+    "Clark et al. 2019", _at(1), "Clark 2019 divides by all rows",
+)  # fmt: skip
+sink = Metric(
+    "sink", "mean A_{i,0}, i > 0", 0, 1, "", "attention rests on the first token", "rows i > 0",
+    "Xiao et al. 2023; Gu et al. 2024", _mean(lambda rows: rows.key(0), lambda rows: ~rows.see.empty & (rows.i > 0)),
+    "row 0 is left out: a causal head has 1 there by construction; Gu 2024 calls a head a sink above 0.3",
+)  # fmt: skip
+special = Metric(
+    "special", "mean Σ_{j special} A", 0, 1, "", "attention rests on special tokens", ALL_ROWS,
+    "Clark et al. 2019", _mean(_special), needs="special", aligned=False,
+)  # fmt: skip
+diagonality = Metric(
+    "diagonality", "mean 1 − Σ_j A |i−j| / max_{j∈K_i} |i−j|", 0, 1, "",
+    "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021", _mean(_diagonality, _several),
+)  # fmt: skip
+band = Metric(
+    "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", f"attention stays within {BAND} tokens", ALL_ROWS,
+    "Kovaleva et al. 2019", _mean(_band),
+)  # fmt: skip
+previous_pattern = Metric(
+    "previous_pattern", "Σ A⊙P / Σ A, P: j = i−1", 0, 1, "", "a previous-token head", WITHOUT, LENS,
+    _beyond(lambda rows: np.where(rows.i == 1, 0.0, rows.at(-1))),
+)  # fmt: skip
+duplicate_pattern = Metric(
+    "duplicate_pattern", "Σ A⊙P / Σ A, P: same token earlier", 0, 1, "",
+    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: rows.same(0)), needs="tokens",
+)  # fmt: skip
+induction_pattern = Metric(
+    "induction_pattern", "Σ A⊙P / Σ A, P: after the same token earlier", 0, 1, "",
+    "an induction head", WITHOUT, LENS, _beyond(lambda rows: rows.same(1)),
+    "Olsson et al. 2022 measure it on random repeats", needs="tokens",
+)  # fmt: skip
+missing = Metric(
+    "missing", "mean 1 − Σ_j A", 0, 1, "", "weight that a learned sink or an exclusion took", ALL_ROWS,
+    "Agarwal et al. 2025, gpt-oss", _mean(lambda rows: np.maximum(1 - rows.total(), 0.0)), aligned=False,
+)  # fmt: skip
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        entropy, normalised_entropy, effective_keys, confidence, confidence_beyond_first, distance, signed_distance, previous, self,
+        next, sink, special, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern, missing,
+    )
+}  # fmt: skip
+"""Every metric by name, in the order in which tables show them."""
+
+DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sink")
+"""The metrics that fit beside each other on a narrow screen."""

@@ -1,0 +1,39 @@
+"""Which earlier positions carry the same token as a query: sparse, by rows, nothing n × n."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from attncli.analysis.sight import Ints
+
+
+class Pairs:
+    """Positions of equal tokens of one text.
+
+    tokens: one name or id per position. Memory is linear in the text; a block of rows costs as many
+    entries as it has pairs.
+    """
+
+    def __init__(self, tokens: Sequence[Hashable]) -> None:
+        numbers: dict[Hashable, int] = {}
+        kinds = np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
+        self._order = np.argsort(kinds, kind="stable")
+        places = np.empty_like(self._order)
+        places[self._order] = np.arange(kinds.size)
+        starts = np.searchsorted(kinds[self._order], kinds)
+        self._starts, self._earlier = starts, places - starts
+
+    def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
+        """For query positions i [row]: the pairs (row, key) with key = j + after, j < i of the same token.
+
+        Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
+        1 for the tokens that followed them.
+        """
+        counts = self._earlier[i]
+        rows = np.repeat(np.arange(i.size), counts)
+        within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        keys = self._order[np.repeat(self._starts[i], counts) + within] + after
+        kept = (keys > 0) & (keys < i[rows])
+        return rows[kept], keys[kept]
