@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.ahead import ReadAhead, Stretch
 from attncli.inputs.dtypes import named
 from attncli.inputs.positioned import PositionedFile
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
+from attncli.inputs.widen import all_finite, convert
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
-"""Bytes converted at a time: small enough to stay in the processor's cache between reading and converting."""
+"""Bytes read at a time: few enough to stay in the processor's cache between reading and converting."""
+WORTH_A_THREAD = 64 * 2**20
 PACKED = ("quantization_config", "compression_config")
 
 
@@ -34,6 +37,7 @@ class Checkpoint:
         self.bytes_read = 0
         self._tensors = tensors
         self._files: dict[Path, PositionedFile] = {}
+        self._plan: ReadAhead | None = None
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
@@ -67,26 +71,27 @@ class Checkpoint:
         Raises InputError for a name that is not there, a file that changed, or numbers that are not finite.
         """
         info = self.info(name)
-        return self._read(name, info, info.start, info.shape, dtype)
+        return self._fill(name, info, info.start, np.empty(info.shape, self._types(info, dtype)[1]))
 
     def read_slice(self, name: str, start: int, stop: int, dtype: str | None = None) -> Array:
         """Rows start..stop-1 on the first axis; only these are read. Raises as `read`, and InputError outside the tensor."""
         info = self.info(name)
-        if not info.shape or not 0 <= start <= stop <= info.shape[0]:
-            raise InputError(
-                f"tensor {name!r} has no rows {start} to {stop}", where=str(info.file), expected=f"within its shape {info.shape}"
-            )
-        row = info.bytes // max(info.shape[0], 1)
-        return self._read(name, info, info.start + start * row, (stop - start, *info.shape[1:]), dtype)
+        self._check_rows(name, info, start, stop)
+        return self._fill(name, info, self._row(info, start), np.empty((stop - start, *info.shape[1:]), self._types(info, dtype)[1]))
 
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
         """The rows with these numbers on the first axis, in this order, each read once. Raises as `read_slice`."""
         info = self.info(name)
-        different = sorted({int(row) for row in rows})
-        if not different:
-            return self.read_slice(name, 0, 0, dtype)
-        found = np.concatenate([self.read_slice(name, row, row + 1, dtype) for row in different])
-        return found[np.searchsorted(different, [int(row) for row in rows])] if info.shape else found
+        different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        for row in different[[0, -1]] if different.size else ():
+            self._check_rows(name, info, int(row), int(row) + 1)
+        found = np.empty((different.size, *info.shape[1:]), self._types(info, dtype)[1])
+        begin = 0
+        for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
+            if end > begin:
+                self._fill(name, info, self._row(info, int(different[begin])), found[begin:end])
+            begin = end
+        return found[places]
 
     @cached_property
     def tokenizer_path(self) -> Path | None:
@@ -100,8 +105,20 @@ class Checkpoint:
         path = guarded(self.folder, "tokenizer_config.json")
         return read_object(path, what="a tokenizer_config.json") if path.exists() else {}
 
+    def ahead(self, names: Sequence[str]) -> None:
+        """Announce that these tensors will be read next, whole and in this order.
+
+        A thread then reads them while the caller computes. It changes no result: reading anything else instead is
+        allowed and ends the plan. Small plans are ignored, as direct reads serve them faster.
+        """
+        self._stop()
+        infos = [(name, self.info(name)) for name in names]
+        if sum(info.bytes for _, info in infos) >= WORTH_A_THREAD:
+            self._plan = ReadAhead([Stretch(self._file(info), name, info.start, info.stop) for name, info in infos])
+
     def close(self) -> None:
         """Close the files."""
+        self._stop()
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -112,25 +129,64 @@ class Checkpoint:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _read(self, name: str, info: TensorInfo, start: int, shape: tuple[int, ...], dtype: str | None) -> Array:
+    def _fill(self, name: str, info: TensorInfo, start: int, found: Array) -> Array:
+        """Fill `found` with a tensor's numbers from byte `start` of its file on, converted to its type."""
+        stored, wanted = self._types(info, None)[0], found.reshape(-1)
+        about = f"tensor {name!r}"
+        stop = start + wanted.size * stored.itemsize
+        planned = self._plan is not None and self._plan.serves(name, start, stop)
+        done, finite = 0, True
+        if stored == found.dtype and not planned:
+            file, step = self._file(info), PIECE // stored.itemsize
+            for done in range(0, wanted.size, step):
+                part = wanted[done : done + step]
+                file.fill(part.view(np.uint8).data, start + done * stored.itemsize, about)
+                finite = finite and all_finite(part)
+        else:
+            for piece in self._plan.pieces() if planned and self._plan else self._pieces(info, start, stop, about):
+                part = piece.view(stored)
+                finite = finite and convert(part, wanted[done : done + part.size])
+                done += part.size
+        self.bytes_read += stop - start
+        if not planned and stop - start >= PIECE:
+            self._stop()
+        if not finite:
+            raise InputError(
+                f"{about} holds numbers that are not finite in {found.dtype.name}", where=str(info.file), expected="finite weights"
+            )
+        return found
+
+    def _pieces(self, info: TensorInfo, start: int, stop: int, about: str) -> Iterator[Array]:
+        file = self._file(info)
+        buffer = np.empty(min(PIECE, stop - start), np.uint8)
+        for begin in range(start, stop, PIECE):
+            piece = buffer[: min(PIECE, stop - begin)]
+            file.fill(piece.data, begin, about)
+            yield piece
+
+    def _file(self, info: TensorInfo) -> PositionedFile:
         if info.file not in self._files:
             self._files[info.file] = PositionedFile(info.file, what="a .safetensors file")
-        file = self._files[info.file]
-        stored = named(info.dtype).newbyteorder("<")
-        wanted = stored.newbyteorder("=") if dtype is None else named(dtype)
-        found = np.empty(shape, wanted)
-        about = f"tensor {name!r}"
-        flat = found.reshape(-1)
-        step = max(PIECE // stored.itemsize, 1)
-        scratch = np.empty(min(step, flat.size), stored)
-        for begin in range(0, flat.size, step):
-            part = flat[begin : begin + step]
-            piece = part if stored == wanted else scratch[: part.size]
-            file.fill(piece.view(np.uint8).data, start + begin * stored.itemsize, about)
-            if piece is not part:
-                part[:] = piece
-            self.bytes_read += piece.nbytes
-        return found
+        return self._files[info.file]
+
+    def _stop(self) -> None:
+        if self._plan is not None:
+            self._plan.close()
+            self._plan = None
+
+    def _check_rows(self, name: str, info: TensorInfo, start: int, stop: int) -> None:
+        if not info.shape or not 0 <= start <= stop <= info.shape[0]:
+            raise InputError(
+                f"tensor {name!r} has no rows {start} to {stop - 1}", where=str(info.file), expected=f"within its shape {list(info.shape)}"
+            )
+
+    def _row(self, info: TensorInfo, row: int) -> int:
+        return info.start + row * (info.bytes // max(info.shape[0], 1))
+
+    def _types(self, info: TensorInfo, wanted: str | None) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """How a tensor is stored, and the type to read it as."""
+        stored = named(info.dtype)
+        return stored.newbyteorder("<"), stored if wanted is None else named(wanted)
 
 
 def _method(settings: object) -> str:
