@@ -12,6 +12,7 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
 from attncli.attention.hashing import bind
+from attncli.attention.mask import check_size
 from attncli.attention.position import alibi, alibi_slopes, rotate, rotation, t5_bucket
 from attncli.attention.spec import Activation, Alibi, Attention, Block, Mlp, Norm, Place, RelativeBuckets, Rope
 from attncli.attention.trace import SQUARE, LayerTrace
@@ -141,6 +142,7 @@ def project(
         if layer in context.past:
             k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
         context.past[layer] = (k, v)
+    check_size(spec.mask, q.shape[-2], k.shape[-2])
     extra = 0
     learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
     if learned_k is not None and learned_v is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.attention.chance import integers
+from attncli.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,23 @@ def span(mask: Mask, first: int, last: int, keys: int) -> tuple[int, int]:
             pass
     low, high = max(low, 0), min(high, keys)
     return (low, high) if low < high else (0, 0)
+
+
+def check_size(mask: Mask, queries: int, keys: int) -> None:
+    """Raise InputError if a mask that lists positions does not fit so many queries and keys."""
+    match mask:
+        case Given(values, name):
+            if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
+                expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
+                raise InputError(f"the mask has shape {list(values.shape)}", where=name, expected=expected)
+        case Documents(ids):
+            if len(ids) != keys:
+                raise InputError(f"{len(ids)} document ids for {keys} tokens", expected="one id per token")
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                check_size(part, queries, keys)
+        case _:
+            pass
 
 
 def shows_all(mask: Mask) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attncli.inputs.token import Token, Tokenizer
     from attncli.models.model import Model
 
-MASK_FILES = (".npy", ".npz", ".json", ".csv")
+MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
 TOY_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
 """Options that describe seeded or file weights; a checkpoint brings its own."""
