@@ -1,0 +1,128 @@
+"""The document of `attn explain TEXT`: one query's attention written out, beside the matrices it is a row of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, empty_rows, header, shape_rows
+from attncli.analysis.worked import softmax_steps
+from attncli.attention.spec import Attention, Rope
+from attncli.attention.trace import SQUARE
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int) -> Document:
+    """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
+
+    `agreement` is the largest difference between the steps and the same numbers of the run's
+    own matrices. A query that sees nothing has weights 0 and output 0.
+    """
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
+    found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
+    spec = model.spec.blocks[layer].attention
+    steps = _steps(found, spec, _sink(model, spec, layer, head), query)
+    document = header("attn.explain/1", model, text, tokens)
+    # layers may differ from layer 0, and the derivation speaks of this one
+    document["model"] |= {"heads": spec.heads, "kv_heads": spec.kv_heads, "d_k": spec.head_dim, "d_v": spec.v_dim}
+    document["attention"]["scale"] = spec.scale
+    document["attention"]["softcap"] = spec.softcap
+    return document | {
+        "topic": "attention",
+        "layer": layer,
+        "head": head,
+        "query": query,
+        "extra_keys": found["k"].shape[-2] - len(tokens),
+        "rotated": isinstance(spec.position, Rope),
+        "shapes": shape_rows(trace, spec),
+        "steps": steps,
+        "matrices": {"scores": found["masked"][0], "weights": found["weights"][0], "output": found["mixed"][0]},
+        "agreement": _agreement(steps, found, query),
+        "empty_rows": empty_rows(model.backend, trace, [head]),
+        "warnings": list(trace.notes),
+    }
+
+
+def _wide(array: Any) -> Floats:
+    return np.asarray(array, np.float64)
+
+
+def _sink(model: Model, spec: Attention, layer: int, head: int) -> float | None:
+    if not spec.sinks:
+        return None
+    sinks = model.store.layer(model.backend, layer)("attn.sinks")
+    return None if sinks is None else float(model.backend.numpy(sinks)[head])
+
+
+def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Document]:
+    x, q, k, v = found["hidden"][query], found["q"][0, query], found["k"][0], found["v"][0]
+    products = q * k
+    raw = products.sum(axis=1)
+    scaled = raw * spec.scale
+    capped = scaled if spec.softcap is None else np.tanh(scaled / spec.softcap) * spec.softcap
+    bias = _bias(found, query)
+    scores = capped if bias is None else capped + bias
+    visible = ~(np.isneginf(found["masked"][0, query]) & ~np.isneginf(found["biased"][0, query]))
+    worked = softmax_steps([float(score) if seen else None for score, seen in zip(scores, visible, strict=True)], sink=sink)
+    weights = np.asarray(worked.weights)
+    # a hidden value may be anything, even NaN: it has no part in the sum
+    terms = np.where(weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0)
+    return [
+        {"step": "projections", "formula": "q = x·W_Q, k = x·W_K, v = x·W_V", "x": x, "q": q, "k": k, "v": v},
+        {"step": "similarity", "formula": "q·k_j = Σ_i q_i·k_ji", "products": products, "raw": raw},
+        {
+            "step": "scores",
+            "formula": "s_j = q·k_j × scale",
+            "scale": spec.scale,
+            "softcap": spec.softcap,
+            "scaled": scaled,
+            "capped": None if spec.softcap is None else capped,
+            "bias": bias,
+            "visible": visible,
+            "scores": list(worked.scores),
+        },
+        {
+            "step": "softmax",
+            "formula": "w_j = exp(s_j − max) / Σ_j exp(s_j − max)",
+            "highest": worked.highest,
+            "shifted": list(worked.shifted),
+            "exponentials": list(worked.exponentials),
+            "sink": worked.sink,
+            "sum": worked.total,
+            "weights": weights,
+        },
+        {"step": "output", "formula": "o = Σ_j w_j·v_j", "terms": terms, "output": terms.sum(axis=0)},
+    ]
+
+
+def _bias(found: dict[str, Floats], query: int) -> Floats | None:
+    """What the position encoding adds to this query's scores; None if nothing does."""
+    before, after = found["capped"][0, query], found["biased"][0, query]
+    if np.array_equal(before, after, equal_nan=True):
+        return None
+    with np.errstate(invalid="ignore"):
+        return after - before
+
+
+def _agreement(steps: list[Document], found: dict[str, Floats], query: int) -> float:
+    """The largest absolute difference between the worked numbers and the run's own."""
+    by_name = {step["step"]: step for step in steps}
+    pairs = [
+        (by_name["similarity"]["raw"], found["raw"][0, query]),
+        (by_name["softmax"]["weights"], found["weights"][0, query]),
+        (by_name["output"]["output"], found["mixed"][0, query]),
+    ]
+    differences = [np.abs(worked - ran) for worked, ran in pairs]
+    return float(max(np.nanmax(difference, initial=0.0) for difference in differences))
+
+
+def derivation_shapes(model: Model, tokens: int, layer: int) -> list[tuple[int, ...]]:
+    """Shapes of the arrays that the document would hold, to estimate its size before it is built."""
+    spec = model.spec.blocks[layer].attention
+    wide = max(spec.head_dim, spec.v_dim)
+    return [(tokens, tokens), (tokens, tokens), (5 * tokens, wide)]

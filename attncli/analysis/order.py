@@ -1,0 +1,87 @@
+"""Whether attention sees the order of its tokens: topic "order" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, attention_part, header, token_rows
+from attncli.errors import InputError
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+ROUNDING = 64
+"""Outputs count as equal when they differ by at most this many units in the last place of the largest."""
+
+
+def reversed_order(tokens: Sequence[Token]) -> list[int]:
+    """The positions of the tokens read backwards, special tokens left where they are."""
+    movable = [token.index for token in tokens if not token.special]
+    order = list(range(len(tokens)))
+    for place, at in zip(movable, reversed(movable), strict=True):
+        order[place] = at
+    return order
+
+
+def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
+    """For each token of `other` the position of the same token in `tokens`; equal tokens are taken in order.
+
+    Raises InputError unless both texts hold the same tokens equally often.
+    """
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for token in reversed(tokens):
+        places[token.text].append(token.index)
+    order = []
+    for token in other:
+        if not places[token.text]:
+            raise InputError(
+                f"the second text has {token.text!r} more often than the first", expected="the same tokens in another order"
+            )
+        order.append(places[token.text].pop())
+    if len(order) < len(tokens):
+        left = next(token for token in tokens if token.index not in order)
+        raise InputError(f"the first text has {left.text!r} more often than the second", expected="the same tokens in another order")
+    return order
+
+
+def order_document(models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0) -> Document:
+    """Run the tokens as they are and in another order through each model, and compare every token's attention output with its own.
+
+    order: for each new place the position of the token that moves there. A row's `equal` says whether
+    the largest difference is within float rounding. Raises InputError for an order that moves nothing.
+    """
+    if list(order) == list(range(len(tokens))):
+        raise InputError("the other order is the same order", expected="at least two different tokens", hint="--tokenizer char")
+    moved = [replace(tokens[at], index=place) for place, at in enumerate(order)]
+    document: Document = {}
+    rows = []
+    for model in models:
+        document = document or header("attn.explain/1", model, text, tokens)
+        before, after = (_outputs(model, asked, layer) for asked in (tokens, moved))
+        difference = np.abs(after - before[list(order)]).max(axis=1)
+        greatest = int(difference.argmax())
+        tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
+        rows.append(
+            {
+                **{name: value for name, value in attention_part(model).items() if name in ("position", "mask", "dtype")},
+                "max_difference": float(difference[greatest]),
+                "token": int(order[greatest]),
+                "tolerance": tolerance,
+                "equal": bool(difference[greatest] <= tolerance),
+                "per_token": difference[np.argsort(order)],
+            }
+        )
+    return document | {"topic": "order", "layer": layer, "order": list(order), "moved": token_rows(moved), "rows": rows, "warnings": []}
+
+
+def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:
+    trace = next(iter(model.trace(list(tokens), layers=[layer], keep=())))
+    return np.asarray(model.backend.numpy(trace.stages["out"]), np.float64)
+
+
+def _epsilon(dtype: str) -> float:
+    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]

@@ -1,0 +1,75 @@
+"""`attn explain`: the derivation of one query's attention; `explain_topics` holds the other topics."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from attncli.cli import answer, explain_topics, request
+from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
+from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat, option
+from attncli.cli.output import Environment
+
+
+def text(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: ExplainOutput,
+    query: Annotated[
+        str | None, option("--query", help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]", panel=OUTPUT)
+    ] = None,
+    lang: LangOption = "en",
+) -> None:
+    """The derivation of one query's attention, step by step, with this text's numbers.
+
+    attn explain "humpty dumpty sat on" --query on --d-model 512
+
+    attn explain --model minilm "The animal didn't cross …" --query it --layer 5 --head 11
+
+    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512,
+    attn explain matrix-softmax, attn explain order, attn explain metric NAME. A text that is
+    itself a topic's name is read with --file or from a pipe.
+    """
+    from attncli.analysis.derivation import derivation_document, derivation_shapes
+    from attncli.render.records import estimate_bytes
+    from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    found = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded, found)
+    layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
+    head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
+    at = len(tokens) - 1 if query is None else request.query_index(environment, tokens, query)
+    shapes = derivation_shapes(loaded, len(tokens), layer)
+    answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
+    document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at)
+    answer.give([document], explain_screen, explain_rows, output, environment, how)
+
+
+class TextOrTopic(TyperGroup):
+    """A group whose first word is a topic; without one, the command `text` is meant."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] in explain_topics.TOPICS
+        return super().parse_args(ctx, args if named else ["text", *args])
+
+
+def _group() -> typer.Typer:
+    settings = {"help_option_names": ["-h", "--help"]}
+    group = typer.Typer(cls=TextOrTopic, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, context_settings=settings)
+    for command in (text, *explain_topics.COMMANDS):
+        # a negative score is a number, not an option
+        numbers = {"ignore_unknown_options": True} if command is explain_topics.softmax else {}
+        group.command(cls=GroupedCommand, context_settings={**settings, **numbers})(flat(command))
+    return group
+
+
+app = _group()

@@ -1,0 +1,161 @@
+"""The topics of `attn explain` that are not one query's derivation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
+from attncli.cli.options import MODEL, OUTPUT, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.models.model import Model
+
+TOPICS = ("softmax", "scaling", "matrix-softmax", "order", "metric")
+POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+
+
+def softmax(
+    ctx: typer.Context,
+    output: ExplainOutput,
+    numbers: Annotated[list[str] | None, typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False)] = None,
+    temperature: Annotated[float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL)] = 1.0,
+    lang: LangOption = "en",
+) -> None:
+    """Softmax of given numbers, worked through.
+
+    attn explain softmax 2.0 1.0 0.1
+
+    attn explain softmax --temperature 0.5 -1 0 1
+    """
+    from attncli.analysis.worked import parse_scores, softmax_document
+
+    _give(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output, lang)
+
+
+def scaling(
+    ctx: typer.Context,
+    output: ExplainOutput,
+    d_k: Annotated[int, option("--d-k", help="Width of the queries and keys.", panel=MODEL)] = 64,
+    d_model: Annotated[int | None, option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL)] = None,
+    samples: Annotated[int, option("--samples", help="Independent pairs of q and k.", panel=MODEL)] = 4096,
+    keys: Annotated[int, option("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
+    seed: Annotated[int, option("--seed", help="Seed of the random vectors.", panel=MODEL)] = 0,
+    lang: LangOption = "en",
+) -> None:
+    """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
+
+    attn explain scaling --d-k 512
+    """
+    from attncli.analysis.scaling import scaling_document
+
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}", expected="a whole number from 0")
+    _give(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output, lang)
+
+
+def matrix_softmax(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: ExplainOutput,
+    lang: LangOption = "en",
+) -> None:
+    """Softmax of each row against softmax over the whole matrix, on a text's scores.
+
+    attn explain matrix-softmax "humpty dumpty sat on"
+    """
+    from attncli.analysis.whole import matrix_softmax_document
+    from attncli.render.records import estimate_bytes
+
+    environment: Environment = ctx.obj
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    found = request.one_text(environment, text)
+    tokens = request.tokens_of(loaded, found)
+    layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
+    head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
+    answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
+    _give(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output, lang)
+
+
+def order(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: ExplainOutput,
+    other: Annotated[str | None, typer.Argument(help="The same tokens in another order. [default: reversed]", show_default=False)] = None,
+    lang: LangOption = "en",
+) -> None:
+    """Whether attention sees the order of the tokens: without positions it does not.
+
+    attn explain order 我爱你 你爱我 --tokenizer char
+    """
+    from attncli.analysis.order import order_document, order_of, reversed_order
+
+    environment: Environment = ctx.obj
+    if model.embeddings is not None:
+        raise UsageError("--embeddings has one row per place, and order moves the tokens", expected="seeded, file or checkpoint embeddings")
+    first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    found = request.one_text(environment, text)
+    tokens = request.tokens_of(first, found)
+    layer = one(request.numbers(model.layer, "layer", len(first.spec.blocks)), "layer")
+    to = reversed_order(tokens) if other is None else order_of(tokens, first.encode(other))
+
+    def models() -> Iterator[Model]:
+        if attention.position is not None or attention.mask or first.identity.source == "checkpoint":
+            yield first
+            return
+        quiet = replace(environment, quiet=True)
+        heads_width = first.spec.blocks[0].attention.head_dim
+        for position in POSITIONS:
+            if position != "rope" or heads_width % 2 == 0:
+                yield request.model(quiet, _seeded(model, first), replace(attention, position=position), compute, tokenizer=text.tokenizer)
+        yield request.model(quiet, _seeded(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer)
+
+    _give(ctx, order_document(models(), found.text, tokens, to, layer=layer), output, lang)
+
+
+def _seeded(asked: ModelOptions, first: Model) -> ModelOptions:
+    """The options with the seed that was drawn, so that every model has the same weights."""
+    return replace(asked, seed=str(first.identity.seed)) if asked.seed == "random" else asked
+
+
+def metric(
+    ctx: typer.Context,
+    output: ExplainOutput,
+    name: Annotated[str | None, typer.Argument(help="The metric; none lists them.", show_default=False)] = None,
+    lang: LangOption = "en",
+) -> None:
+    """What a metric of `attn heads` means: formula, range, what it leaves out, source.
+
+    attn explain metric entropy
+    """
+    from attncli.analysis.metric_pages import metric_document, metric_names
+
+    if name is None:
+        environment: Environment = ctx.obj
+        environment.write("".join(f"{known}\n" for known in metric_names()).encode())
+        return
+    _give(ctx, metric_document(name), output, lang)
+
+
+def _give(ctx: typer.Context, document: dict[str, Any], output: ExplainOutput, lang: str) -> None:
+    from attncli.render.screens.explain import explain_rows, explain_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    how = answer.view(output, environment, lang=language(lang, output))
+    answer.give([document], explain_screen, explain_rows, output, environment, how)
+
+
+COMMANDS = (softmax, scaling, matrix_softmax, order, metric)

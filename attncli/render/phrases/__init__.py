@@ -1,0 +1,22 @@
+"""Every sentence that explains something, once per language. Screens ask for them by name.
+
+English is complete; a test holds the other languages to the same names and the same places to fill.
+"""
+
+from __future__ import annotations
+
+from attncli.render.view import View
+
+LANGUAGES = ("en", "zh")
+
+
+def say(view: View, name: str, *values: object) -> str:
+    """The phrase of this name in the view's language, its places {0}, {1} … filled with `values`.
+
+    A screen in ASCII has no Chinese; it speaks English. Raises KeyError for a name that no language has.
+    """
+    if view.lang == "zh" and not view.ascii:
+        from attncli.render.phrases.zh import PHRASES
+    else:
+        from attncli.render.phrases.en import PHRASES
+    return PHRASES[name].format(*values)

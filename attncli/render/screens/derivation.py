@@ -1,0 +1,238 @@
+"""One query's attention written out, step by step: topic "attention" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.ledger import ledger
+from attncli.render.lines import Lines, spaced, stack
+from attncli.render.links import bar
+from attncli.render.matrix import matrix
+from attncli.render.numbers import brief, root_of
+from attncli.render.phrases import say
+from attncli.render.safe import cells, cut, label
+from attncli.render.sums import adding_digits
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+ALL_KEYS = 16
+"""Keys of which each has its own line; of more, the strongest have."""
+NAME = 14
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """An `attn.explain/1` document about a query, with the view it is shown in; each method is one part of the screen."""
+
+    document: Document
+    view: View
+
+    @cached_property
+    def steps(self) -> dict[str, Document]:
+        return {step["step"]: step for step in self.document["steps"]}
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The keys' texts; learned keys come after the tokens."""
+        texts = [token["text"] for token in self.document["tokens"]]
+        return texts + [f"bias_k {at}" for at in range(self.document["extra_keys"])]
+
+    @property
+    def query(self) -> str:
+        return cut(label(self.names[self.document["query"]], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
+
+    @cached_property
+    def weights(self) -> np.ndarray[Any, Any]:
+        return np.asarray(self.steps["softmax"]["weights"], np.float64)
+
+    @cached_property
+    def shown(self) -> list[int]:
+        """The keys with a line of their own, by position."""
+        if self.view.full or len(self.names) <= ALL_KEYS:
+            return list(range(len(self.names)))
+        order = np.argsort(-self.weights, kind="stable")[: self.view.top]
+        return sorted(int(at) for at in order)
+
+    @cached_property
+    def rest(self) -> list[int]:
+        return sorted(set(range(len(self.names))) - set(self.shown))
+
+    def key(self, at: int) -> str:
+        """A key's position and text."""
+        name = cut(label(self.names[at], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
+        return f"{at} {name}"
+
+    def place(self) -> Lines:
+        """Which layer, head and query."""
+        document = self.document
+        said = say(self.view, "place", document["layer"], document["head"], document["query"], self.query)
+        return heading(said, "", self.view)
+
+    def projections(self) -> Lines:
+        """The query's q, and every key's k and v."""
+        step, view = self.steps["projections"], self.view
+        rows = self.shown
+        names = [self.names[at] for at in rows]
+        title = heading(say(view, "projections"), say(view, "projections.note"), view)
+        turned = remark(say(view, "projections.rotated") if self.document["rotated"] else "", view)
+        q = vectors([step["q"]], [self.names[self.document["query"]]], view, title="q", row_numbers=[self.document["query"]])
+        k, v = (vectors(np.asarray(step[name])[rows], names, view, title=name, row_numbers=rows) for name in ("k", "v"))
+        return stack((title, turned, spaced((q, k, v))))
+
+    def similarity(self) -> Lines:
+        """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
+        step, view = self.steps["similarity"], self.view
+        products, raw = np.asarray(step["products"], np.float64), np.asarray(step["raw"], np.float64)
+        room = view.width - max(cells(self.key(at)) for at in self.shown) - 2
+        digits, dims, parts = view.precision, 1, [0.0]
+        for _ in range(2):  # more digits take room: settle on both
+            slot = digits + 5
+            dims = products.shape[1] if view.full or products.shape[1] <= room // slot - 1 else max(room // slot - 2, 1)
+            parts = products[:, dims:].sum(axis=1).tolist()
+            sums = [([*products[at, :dims], *([parts[at]] if dims < products.shape[1] else [])], raw[at]) for at in self.shown]
+            digits = adding_digits([(list(map(float, terms)), float(total)) for terms, total in sums], view.precision)
+        short = dims < products.shape[1]
+        columns = [say(view, "column.key"), *map(str, range(dims))]
+        columns += [say(view, "rest.dims", products.shape[1] - dims)] if short else []
+        rows = [
+            [
+                self.key(at),
+                *(f"{value:.{digits}f}" for value in products[at, :dims]),
+                *([f"{parts[at]:.{digits}f}"] if short else []),
+                f"{raw[at]:.{view.precision}f}",
+            ]
+            for at in self.shown
+        ]
+        title, note = say(view, "similarity", self.query), say(view, "similarity.note")
+        return stack((ledger([*columns, "q·k"], rows, [], view, title=title, note=note), self._left_out()))
+
+    def scores(self) -> Lines:
+        """From q·k to the score that enters the softmax: scale, soft cap, bias, mask."""
+        step, view = self.steps["scores"], self.view
+        raw = self.steps["similarity"]["raw"]
+        columns = [say(view, "column.key"), "q·k", say(view, "column.scaled")]
+        columns += [say(view, "column.capped")] if step["capped"] is not None else []
+        columns += [say(view, "column.bias")] if step["bias"] is not None else []
+        rows = []
+        for at in self.shown:
+            row = [self.key(at), self._number(raw[at]), self._number(step["scaled"][at])]
+            row += [self._number(step["capped"][at])] if step["capped"] is not None else []
+            row += [self._number(step["bias"][at])] if step["bias"] is not None else []
+            rows.append([*row, self._number(step["scores"][at]) if step["visible"][at] else spell("−∞", ascii=view.ascii)])
+        model = self.document["model"]
+        root = root_of(step["scale"], model["d_k"] or 0, model["d_model"] or 0).removeprefix("1/√")
+        note = say(view, "scores.root", brief(step["scale"]), root) if root else say(view, "scores.note", brief(step["scale"]))
+        note = say(view, "scores.none") if step["scale"] == 1 else note
+        hidden = "" if all(step["visible"]) else spell("−∞: ", ascii=view.ascii) + say(view, "scores.hidden")
+        body = ledger([*columns, say(view, "column.score")], rows, [], view, title=say(view, "scores", self.query), note=note)
+        return stack((body, remark(hidden, view)))
+
+    def softmax(self) -> Lines:
+        """Maximum, exponentials, sum, quotients."""
+        step, view = self.steps["softmax"], self.view
+        title, note = say(view, "softmax", self.query), say(view, "softmax.note")
+        if step["highest"] is None:
+            return stack((heading(title, note, view), remark(say(view, "empty"), view)))
+        raised = np.asarray(step["exponentials"], np.float64)
+        exponentials = [*raised[self.shown], *([raised[self.rest].sum()] if self.rest else []), *([step["sink"]] if step["sink"] is not None else [])]
+        shares = [value / step["sum"] for value in exponentials]
+        # two columns that must add up, each with as many digits as that takes
+        exp_digits = adding_digits([(list(map(float, exponentials)), float(step["sum"]))], view.precision)
+        digits = adding_digits([(list(map(float, shares)), 1.0)], view.precision)
+        columns = [say(view, "column.key"), say(view, "column.score"), "s − max", say(view, "column.exp"), say(view, "column.weight"), ""]
+        room = max(min(view.width - 62, 24), 0)
+        rows = []
+        named = [*map(self.key, self.shown), *([say(view, "others", len(self.rest))] if self.rest else [])]
+        named += [say(view, "softmax.sink")] if step["sink"] is not None else []
+        for place, name in enumerate(named):
+            at = self.shown[place] if place < len(self.shown) else None
+            seen = at is not None and step["shifted"][at] is not None
+            score = self.steps["scores"]["scores"][at] if seen else None
+            hidden = spell("−∞", ascii=view.ascii) if at is not None else ""
+            rows.append(
+                [
+                    name,
+                    hidden if score is None else self._number(score),
+                    self._number(step["shifted"][at]) if seen else hidden,
+                    f"{exponentials[place]:.{exp_digits}f}",
+                    f"{shares[place]:.{digits}f}",
+                    bar(shares[place], room, ascii=view.ascii),
+                ]
+            )
+        ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
+        total = [say(view, "sum"), "", "", self._number(step["sum"]) + ends[0], self._number(1.0) + ends[1], ""]
+        strong = int(np.argmax(shares[: len(self.shown)]))
+        body = ledger(columns[: 6 if room else 5], [row[: 6 if room else 5] for row in rows], total[: 6 if room else 5], view, title=title, note=note, strong=strong)
+        sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
+        return stack((_bars_left(body), remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out()))
+
+    def output(self) -> Lines:
+        """The weighted sum, term by term; every printed column adds up."""
+        step, view = self.steps["output"], self.view
+        terms, output = np.asarray(step["terms"], np.float64), np.asarray(step["output"], np.float64)
+        room = view.width - max(cells(self.key(at)) for at in self.shown) - 2 - view.precision - 5
+        digits, dims = view.precision, 1
+        for _ in range(2):
+            dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
+            columns = [([*terms[self.shown, at], *([terms[self.rest, at].sum()] if self.rest else [])], output[at]) for at in range(dims)]
+            digits = adding_digits([(list(map(float, found)), float(total)) for found, total in columns], view.precision)
+        names = [say(view, "column.key"), "w", *map(str, range(dims))]
+        rows = [[self.key(at), self._number(self.weights[at]), *(f"{value:.{digits}f}" for value in terms[at, :dims])] for at in self.shown]
+        if self.rest:
+            left = terms[self.rest].sum(axis=0)[:dims]
+            rows.append([say(view, "others", len(self.rest)), self._number(self.weights[self.rest].sum()), *(f"{value:.{digits}f}" for value in left)])
+        total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
+        title, note = say(view, "output", self.query), say(view, "output.note")
+        more = f"dimensions 0–{dims - 1} of {len(output)} shown; --full shows all" if dims < len(output) else ""
+        return stack((ledger(names, rows, total, view, title=title, note=note), remark(more, view)))
+
+    def matrices(self) -> Lines:
+        """The same numbers for every query, the worked one marked, and how far the two agree."""
+        found, view, query = self.document["matrices"], self.view, self.document["query"]
+        texts = self.names[: len(self.document["tokens"])]
+        mark = spell("▸", ascii=view.ascii)
+        rows = [f"{mark}{text}" if at == query else text for at, text in enumerate(texts)]
+        # as many digits as let every key have its column, so that the worked row can be found again
+        slot = (view.width - NAME - 4) // max(len(self.names), 1)
+        close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
+        blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
+        for name in ("scores", "weights"):
+            title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
+            blocks.append(matrix(found[name], rows, self.names, close, title=title, note=note))
+        blocks.append(vectors(found["output"], rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note")))
+        return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document['agreement']:.1e}"), view)))
+
+    def _number(self, value: float | None) -> str:
+        if value is None:
+            return ""
+        text = f"{value:.{self.view.precision}f}"
+        return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+    def _left_out(self) -> Lines:
+        said = f"the {len(self.shown)} keys with the largest weights of {len(self.names)} shown; --top N or --full shows more" if self.rest else ""
+        return remark(said, self.view)
+
+
+def _bars_left(block: Lines) -> Lines:
+    """The last column with its blanks on the right: bars start at one edge."""
+    lines = []
+    for row in block.rows:
+        if len(row) > 1 and row[-1][0].strip(" ") and set(row[-1][0].strip(" ")) <= set("█▏▎▍▌▋▊▉#"):
+            text, style = row[-1]
+            bare = text.lstrip(" ")
+            row = (*row[:-1], (bare + " " * (cells(text) - cells(bare)), "cyan" if style else style))
+        lines.append(row)
+    return Lines(tuple(lines))
+
+
+PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "matrices")
+"""The parts of a derivation in the order of computation."""

@@ -1,0 +1,72 @@
+"""The screens of `attn.explain/1`: one per topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced
+from attncli.render.phrases import say
+from attncli.render.screens import derivation
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.run import shapes_part
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("header", "tokens", "shapes", *derivation.PARTS)
+"""Every part of a derivation, in the order of the screen."""
+
+
+def explain_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.explain/1` document, of whichever topic."""
+    match document["topic"]:
+        case "attention":
+            block = _derivation(document, view)
+        case topic:
+            from attncli.render.screens import topics
+
+            block = topics.SCREENS[topic](document, view)
+    return clipped(block, view.width, ascii=view.ascii)
+
+
+def _derivation(document: Document, view: View) -> Lines:
+    worked = derivation.Derivation(document, view)
+    blocks = []
+    for part in PARTS:
+        if view.show is not None and part not in view.show:
+            continue
+        match part:
+            case "header":
+                blocks += [header(document, view), worked.place(), remark(say(view, "kept", view.precision), view)]
+            case "tokens":
+                blocks.append(tokens_part(document["tokens"], view))
+            case "shapes":
+                blocks.append(shapes_part(document["shapes"], view))
+            case _:
+                blocks.append(getattr(worked, part)())
+    return spaced(blocks)
+
+
+def explain_rows(document: Document) -> Iterable[list[object]]:
+    """The worked numbers as a table with a header line, for `--plain`."""
+    if document["topic"] != "attention":
+        from attncli.render.screens import topics
+
+        yield from topics.ROWS[document["topic"]](document)
+        return
+    steps = {step["step"]: step for step in document["steps"]}
+    texts = [token["text"] for token in document["tokens"]]
+    yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
+    for at, raw in enumerate(steps["similarity"]["raw"]):
+        yield [
+            at,
+            texts[at] if at < len(texts) else None,
+            float(raw),
+            float(steps["scores"]["scaled"][at]),
+            steps["scores"]["scores"][at],
+            steps["softmax"]["shifted"][at],
+            steps["softmax"]["exponentials"][at],
+            float(steps["softmax"]["weights"][at]),
+        ]

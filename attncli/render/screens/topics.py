@@ -1,0 +1,200 @@
+"""The topics of `attn.explain/1` that need no query: softmax, scaling, matrix-softmax, order, metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.ledger import ledger
+from attncli.render.lines import Lines, spaced, stack
+from attncli.render.links import bar
+from attncli.render.matrix import matrix
+from attncli.render.numbers import brief
+from attncli.render.phrases import say
+from attncli.render.safe import cut, label
+from attncli.render.screens.header import fact, header
+from attncli.render.sums import adding_digits
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+
+def softmax_screen(document: Document, view: View) -> Lines:
+    """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
+    scores, weights = document["scores"], document["weights"]
+    at_one = document["temperature"] == 1
+    note = say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document["temperature"]))
+    name = "numbers" if at_one else "numbers.temperature"
+    title = say(view, name, len(scores), *([] if at_one else [brief(document["temperature"])]))
+    columns = ["", *([] if at_one else [spell("score", ascii=view.ascii)]), "s", "exp(s)", "s − max", "exp(s − max)", "w"]
+    digits = adding_digits([(weights, 1.0)], view.precision)
+    sums = [document["exponentials"], document["shifted_exponentials"]]
+    totals = [document["sum"], document["shifted_sum"]]
+    widths = [
+        view.precision if total is None or None in terms else adding_digits([(terms, total)], view.precision)
+        for terms, total in zip(sums, totals, strict=True)
+    ]
+    rows = []
+    for at, score in enumerate(scores):
+        given = [] if at_one else [_fixed(document["given"][at], view)]
+        plain = _fixed(document["exponentials"][at], view, widths[0]) if document["exponentials"][at] is not None else "inf"
+        shifted = _fixed(document["shifted"][at], view)
+        raised = _fixed(document["shifted_exponentials"][at], view, widths[1])
+        rows.append([str(at), *given, _fixed(score, view), plain, shifted, raised, _fixed(weights[at], view, digits)])
+    ends = [" " * (width - view.precision) for width in (*widths, digits)]
+    total = [say(view, "sum"), *([] if at_one else [""]), "", ("inf" if totals[0] is None else _fixed(totals[0], view) + ends[0]), ""]
+    total += [_fixed(totals[1], view) + ends[1], _fixed(1.0, view) + ends[2]]
+    body = ledger(columns, rows, total, view, title=title, note=note, strong=int(max(range(len(weights)), key=weights.__getitem__)))
+    highest = _fixed(document["highest"], view)
+    shift = say(view, "numbers.shift", highest) if totals[0] is not None else say(view, "numbers.overflow", highest)
+    most = math.log(len(scores))
+    facts = say(view, "numbers.facts", *(_fixed(value, view) for value in (max(weights), document["entropy"], most, document["gradient"])))
+    return stack((body, remark(shift, view), remark(facts, view)))
+
+
+def scaling_screen(document: Document, view: View) -> Lines:
+    """Measured variance beside theory, and the softmax unscaled and scaled."""
+    d_k = document["d_k"]
+    columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
+    rows = [
+        [_scaled(row["scale"], document, view, "var(q·k)"), *(_fixed(row[name], view) for name in ("variance", "variance_error", "theory"))]
+        for row in document["variance"]
+    ]
+    note = say(view, "scaling.measured", document["samples"], document["seed"])
+    first = document["variance"][0]
+    agree = say(view, "scaling.agree", f"{first['standard_errors']:.1f}") if first["standard_errors"] is not None else ""
+    variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
+    shown = [
+        [
+            say(view, "scaling.uniform") if row["scale"] == "uniform" else _scaled(row["scale"], document, view, "softmax"),
+            *(_fixed(row[name], view) for name in ("largest", "entropy", "gradient")),
+            bar(row["largest"], max(min(view.width - 64, 24), 0), ascii=view.ascii),
+        ]
+        for row in document["softmax"]
+    ]
+    head = ["", say(view, "largest"), say(view, "entropy"), say(view, "gradient"), ""]
+    note = say(view, "scaling.softmax.note", document["queries"])
+    softmax = table(
+        head, shown, view, align=["left", "right", "right", "right", "left"], title=say(view, "scaling.softmax", document["keys"]), note=note
+    )
+    peaked = document["softmax"][0]["gradient"] < document["softmax"][1]["gradient"]
+    said = say(view, "scaling.saturates" if peaked else "scaling.small")
+    claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
+    return spaced((claim, variance, stack((softmax, remark(said, view)))))
+
+
+def _scaled(name: str, document: Document, view: View, what: str) -> str:
+    inner = what.removeprefix("var(").removesuffix(")")
+    divisor = {"none": "", "sqrt-dk": f" / √{document['d_k']}", "sqrt-dmodel": f" / √{document['d_model']}"}[name]
+    return spell(f"var({inner}{divisor})" if what.startswith("var") else f"q·k{divisor}", ascii=view.ascii)
+
+
+def matrix_softmax_screen(document: Document, view: View) -> Lines:
+    """The same scores through a softmax of each row and through one of the whole matrix."""
+    texts = [token["text"] for token in document["tokens"]]
+    keys = texts + [f"bias_k {at}" for at in range(len(document["scores"][0]) - len(texts))]
+    sums = [float(value) for value in document["row_sums"]]
+    rows = matrix(document["rows"], texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note"))
+    whole = matrix(document["whole"], texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note"))
+    digits = adding_digits([(sums, sum(sums))], view.precision)
+    cells = [[f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}", _fixed(1.0, view), _fixed(sums[at], view, digits)] for at, text in enumerate(texts)]
+    total = [say(view, "sum"), _fixed(float(len(texts)), view), _fixed(sum(sums), view) + " " * (digits - view.precision)]
+    ledgered = ledger(["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum"))
+    said = remark(say(view, "matrix.said", _fixed(min(sums), view), _fixed(max(sums), view)), view)
+    return spaced((header(document, view), heading(say(view, "matrix"), "", view), rows, whole, stack((ledgered, said))))
+
+
+def order_screen(document: Document, view: View) -> Lines:
+    """Both orders, then per position encoding and mask how much the outputs differ."""
+    texts = [token["text"] for token in document["tokens"]]
+    gap = " " if not all(len(text) == 1 for text in texts) else ""
+    after = [texts[at] for at in document["order"]]
+    lines = [
+        fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view) for name, words in (("order.from", texts), ("order.to", after))
+    ]
+    columns = [say(view, f"order.{name}") for name in ("position", "mask", "greatest", "where", "verdict")]
+    rows = [
+        [
+            row["position"],
+            row["mask"],
+            f"{row['max_difference']:.{max(view.precision - 1, 1)}e}",
+            f"{row['token']} {cut(label(texts[row['token']], ascii=view.ascii), 12, ascii=view.ascii)}",
+            say(view, "order.same" if row["equal"] else "order.differs"),
+        ]
+        for row in document["rows"]
+    ]
+    body = table(columns, rows, view, align=["left", "left", "right"], title=say(view, "order"), note=say(view, "order.note"))
+    plain = any(row["equal"] for row in document["rows"])
+    return spaced((header(document, view), stack(lines), stack((body, remark(say(view, "order.said") if plain else "", view)))))
+
+
+def metric_screen(document: Document, view: View) -> Lines:
+    """What a metric means and its value where it is known."""
+    parts = [
+        fact(say(view, f"metric.{name}")[:10], [spell(document[name], ascii=view.ascii)], view)
+        for name in ("formula", "range", "unit", "exclusions", "source")
+        if document[name]
+    ]
+    values = [["G", _fixed(document["golden"], view)], [say(view, "metric.uniform"), _fixed(document["uniform"], view)]]
+    body = table(["", document["name"]], values, view, align=["left", "right"], title=say(view, "metric.example"))
+    return spaced((heading(document["name"], document["says"], view), stack(parts), body))
+
+
+def _fixed(value: float | None, view: View, digits: int | None = None) -> str:
+    if value is None:
+        return ""
+    count = view.precision if digits is None else digits
+    text = f"{value:.{count}f}" if abs(value) < 1e9 else f"{value:.{count}e}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _softmax_rows(document: Document) -> Iterable[list[object]]:
+    yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
+    columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
+    for at in range(len(document["scores"])):
+        yield [at, *(document[name][at] for name in columns)]
+
+
+def _scaling_rows(document: Document) -> Iterable[list[object]]:
+    yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
+    for row, soft in zip(document["variance"], document["softmax"], strict=False):
+        yield [row["scale"], row["variance"], row["variance_error"], row["theory"], soft["largest"], soft["entropy"], soft["gradient"]]
+
+
+def _matrix_rows(document: Document) -> Iterable[list[object]]:
+    yield ["query", "key", "row_softmax", "matrix_softmax"]
+    for query, (row, whole) in enumerate(zip(document["rows"], document["whole"], strict=True)):
+        for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
+            yield [query, key, float(weight), float(share)]
+
+
+def _order_rows(document: Document) -> Iterable[list[object]]:
+    yield ["position", "mask", "max_difference", "token", "tolerance", "equal"]
+    for row in document["rows"]:
+        yield [row[name] for name in ("position", "mask", "max_difference", "token", "tolerance", "equal")]
+
+
+def _metric_rows(document: Document) -> Iterable[list[object]]:
+    yield ["field", "value"]
+    for name in ("name", "formula", "range", "unit", "exclusions", "source", "golden", "uniform"):
+        yield [name, document[name]]
+
+
+SCREENS: Mapping[str, Callable[[Document, View], Lines]] = {
+    "softmax": softmax_screen,
+    "scaling": scaling_screen,
+    "matrix-softmax": matrix_softmax_screen,
+    "order": order_screen,
+    "metric": metric_screen,
+}
+ROWS: Mapping[str, Callable[[Document], Iterable[list[object]]]] = {
+    "softmax": _softmax_rows,
+    "scaling": _scaling_rows,
+    "matrix-softmax": _matrix_rows,
+    "order": _order_rows,
+    "metric": _metric_rows,
+}
