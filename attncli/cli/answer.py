@@ -139,6 +139,16 @@ def _pieces(
             yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode("utf-8", "backslashreplace")
 
 
+def draw(document: Mapping[str, Any], asked: OutputOptions) -> None:
+    """Draw a document's weights to the file that `--svg` names."""
+    from attncli.inputs.atomic import atomic_writer
+    from attncli.render.svg import attention_svg
+
+    assert asked.svg is not None
+    with atomic_writer(asked.svg) as file:
+        file.write(attention_svg(document, scale=asked.scale_colors).encode())
+
+
 def printed(block: Lines, how: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
     if not how.color:

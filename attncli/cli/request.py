@@ -190,7 +190,12 @@ def _toy(
         mask=mask(attention.mask, seed),
     )
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend)
+    made = seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend)
+    if asked.embeddings is None:
+        return made
+    from attncli.inputs.matrix import read_matrix
+
+    return replace(made, store=replace(made.store, embedding=read_matrix(asked.embeddings, "embeddings")))
 
 
 def tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:

@@ -94,11 +94,7 @@ def _document(
 
         write_tensors(save, stored.tensors, metadata(document))
     if output.svg is not None:
-        from attncli.inputs.atomic import atomic_writer
-        from attncli.render.svg import attention_svg
-
-        with atomic_writer(output.svg) as file:
-            file.write(attention_svg(document).encode())
+        answer.draw(document, output)
     return document
 
 
