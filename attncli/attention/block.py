@@ -21,7 +21,7 @@ from attncli.attention.trace import SQUARE, LayerTrace
 class Weights(Protocol):
     """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
 
-    def __call__(self, role: str) -> Array | None: ...
+    def __call__(self, role: str, /) -> Array | None: ...
 
 
 @dataclass(frozen=True, eq=False)

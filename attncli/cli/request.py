@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
 from attncli.errors import InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from attncli.attention.mask import Mask
     from attncli.attention.spec import Spec
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token, Tokenizer
     from attncli.models.model import Model
+
+    NDArray = np.ndarray[Any, Any]
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
@@ -190,12 +194,16 @@ def _toy(
         mask=mask(attention.mask, seed),
     )
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    made = seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend)
+    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embeddings(asked))
+
+
+def embeddings(asked: ModelOptions) -> NDArray | None:
+    """The matrix that `--embeddings` names, None without it."""
     if asked.embeddings is None:
-        return made
+        return None
     from attncli.inputs.matrix import read_matrix
 
-    return replace(made, store=replace(made.store, embedding=read_matrix(asked.embeddings, "embeddings")))
+    return read_matrix(asked.embeddings, "embeddings")
 
 
 def tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:

@@ -20,6 +20,7 @@ from attncli.attention.spec import Alibi, Attention, Block, Embedding, Norm, Pla
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.models.model import Identity, Model
+from attncli.models.vocabulary import Vocabulary
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
@@ -195,14 +196,14 @@ class ToyStore:
     """`Store` of the toy model: canonical weights, and embeddings by seed and token text.
 
     embedding: given vectors [token, d_model] for exactly this text (`--embeddings`), or None.
-    table: vectors by token text, from a weight file, or None; a token without one is an error.
+    vocabulary: vectors by token text or id, from a weight file, or None; a token without one is an error.
     """
 
     spec: Spec
     weights: Tensors
     seed: int
     embedding: np.ndarray[Any, Any] | None = None
-    table: Mapping[str, np.ndarray[Any, Any]] | None = None
+    vocabulary: Vocabulary | None = None
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         width = self.spec.d_model
@@ -226,15 +227,9 @@ class ToyStore:
         return backend.array(x)
 
     def _row(self, token: Token) -> np.ndarray[Any, Any]:
-        if self.table is None:
+        if self.vocabulary is None:
             return _vector(self.seed, f"embedding\0{token.text}", self.spec.d_model)
-        if token.text not in self.table:
-            raise InputError(
-                f"the weight file has no embedding for the token {token.text!r}",
-                where="embedding.weight",
-                expected=f"one of its {len(self.table)} tokens",
-            )
-        return self.table[token.text]
+        return self.vocabulary.vector(token)
 
     def layer(self, backend: Backend, index: int) -> Weights:
         def role(name: str) -> Array | None:
@@ -247,8 +242,16 @@ class ToyStore:
         return sum(array.nbytes for array in self.weights.values())
 
 
-def seeded_model(settings: Settings, seed: int, source: str, tokenizer: Tokenizer, backend: Backend) -> Model:
-    """The toy model with seeded weights. source: "seeded", or "random" for a seed that was drawn."""
+def seeded_model(
+    settings: Settings,
+    seed: int,
+    source: str,
+    tokenizer: Tokenizer,
+    backend: Backend,
+    *,
+    embedding: np.ndarray[Any, Any] | None = None,
+) -> Model:
+    """The toy model with seeded weights. source: "seeded", or "random" for a seed that was drawn; embedding: see `ToyStore`."""
     spec, weights = spec_of(settings), seeded_weights(settings, seed)
     identity = Identity(source, seed=seed, digest=digest(weights))
-    return Model(spec, ToyStore(spec, weights, seed), tokenizer, backend, identity)
+    return Model(spec, ToyStore(spec, weights, seed, embedding), tokenizer, backend, identity)
