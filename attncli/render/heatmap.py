@@ -10,7 +10,7 @@ import numpy as np
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece, line, stack, unstyled
+from attncli.render.lines import Line, Lines, Piece, finished, line, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.palette import DIVERGING, SEQUENTIAL, Palette, normalise, shade
 from attncli.render.safe import cells, cut, label, pad
@@ -52,7 +52,7 @@ def heatmap(
     top = line((cut(spell(title, ascii=view.ascii), wide, ascii=view.ascii), "bold")) if title else Lines()
     said = cut(spell(f"pooled {grain.block}×{grain.block}, max", ascii=view.ascii), wide, ascii=view.ascii)
     block = stack((top, body, line((said, FAINT)) if grain.block > 1 and say_pooled else Lines()))
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -> int:

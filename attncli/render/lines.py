@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attncli.render.safe import cells, cut
+from attncli.render.view import View
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -98,7 +99,7 @@ def _in_a_row(blocks: Sequence[Lines], slot: int) -> Lines:
     return Lines(tuple(rows))
 
 
-def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ") -> Lines:
+def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  ", ascii: bool = False) -> Lines:
     """Pieces one after the other, broken between pieces; later lines start at `indent`.
 
     A piece wider than the line is cut.
@@ -107,7 +108,7 @@ def flow(pieces: Iterable[Piece], *, width: int, indent: int = 0, gap: str = "  
     row: list[Piece] = []
     used = indent
     for text, style in pieces:
-        kept = cut(text, max(width - indent, 1))
+        kept = cut(text, max(width - indent, 1), ascii=ascii)
         if row and used + len(gap) + cells(kept) > width:
             rows.append(tuple(row))
             row = []
@@ -138,6 +139,12 @@ def _clip(row: Line, width: int, ascii: bool) -> Line:
 def unstyled(block: Lines) -> Lines:
     """The block without styles, for a terminal without colour."""
     return Lines(tuple(tuple((text, "") for text, _ in row) for row in block.rows))
+
+
+def finished(block: Lines, view: View) -> Lines:
+    """The block as this view may see it: cut to its width, without styles if it has no colour."""
+    fitting = clipped(block, view.width, ascii=view.ascii)
+    return fitting if view.color else unstyled(fitting)
 
 
 def show(*blocks: Lines) -> None:

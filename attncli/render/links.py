@@ -7,7 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
-from attncli.render.lines import Line, Lines, stack, unstyled
+from attncli.render.lines import Line, Lines, finished, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
@@ -61,7 +61,7 @@ def links(
         lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), (drawn, "cyan")))
     left = f"{len(shown)} of {len(found)} links shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
     block = stack((top, Lines(tuple(lines)), remark(left, view)))
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 def _parts(

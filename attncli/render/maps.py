@@ -11,7 +11,7 @@ import numpy as np
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.heatmap import heatmap, pooled_by
-from attncli.render.lines import BLANK, Lines, Piece, beside, line, stack, unstyled
+from attncli.render.lines import BLANK, Lines, Piece, beside, finished, line, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.numbers import writer
 from attncli.render.palette import DIVERGING, SEQUENTIAL, shade
@@ -62,7 +62,7 @@ def side_by_side(maps: Sequence[Map], view: View, *, shared: bool = True, scale:
     said = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
     told = remark(f"maps are pooled: each cell is the largest of {said}" if said else "", view)
     block = stack((beside(blocks, width=view.width, gap=GAP), *((BLANK, legend(view, low, high, scale=how)) if shared else ()), told))
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 def _room(found: Sequence[NDArray], maps: Sequence[Map], view: View) -> tuple[int, int, int]:
@@ -96,7 +96,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
         case _:
             ends = (write(low), write(high))
     block = line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT))
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.render.headings import FAINT, heading, remark
-from attncli.render.lines import Line, Lines, Piece, spaced, stack, unstyled
+from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
 from attncli.render.numbers import Write, writer
 from attncli.render.palette import SEQUENTIAL, normalise
 from attncli.render.safe import cells, cut, label, pad
@@ -34,6 +34,12 @@ def as_matrix(values: Any) -> NDArray:
     return np.where(np.isfinite(found), found, np.nan)
 
 
+def visible(weights: Any, scores: Any) -> NDArray:
+    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: None if not known."""
+    found = as_matrix(weights)
+    return found if scores is None else np.where(np.isnan(as_matrix(scores)), np.nan, found)
+
+
 def matrix(
     values: Any,
     rows: Sequence[str],
@@ -52,8 +58,9 @@ def matrix(
 
     rows, columns: token texts, made safe here. row_numbers, column_numbers: their positions, 0… if None.
     Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
-    line says so, and each row names its largest; a full view prints all of them, in panels. More than
-    `ROWS` rows are shortened likewise. Without rows or columns: "(empty)".
+    line says so, and each row names its largest if there is room; a full view prints all of them, in panels.
+    More than `ROWS` rows are shortened likewise. Lines still too long (very many digits) are cut, with `…`.
+    Without rows or columns: "(empty)".
     """
     found = as_matrix(values)
     top = heading(title, note, view)
@@ -71,8 +78,7 @@ def matrix(
         write=writer(found, view.precision),
         view=view,
     )
-    block = stack((top, grid.draw()))
-    return block if view.color else unstyled(block)
+    return finished(stack((top, grid.draw())), view)
 
 
 def _peak(row: NDArray) -> int | None:
@@ -103,11 +109,11 @@ class Grid:
         if named is not None:
             everything: Shown = list(range(len(self.columns)))
             return stack((self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view)))
-        slot = max(self.number + 2, len(str(max(self.column_numbers))) + 1)
+        slot = max(self.number + 1, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
             return spaced(self.panel(shown_rows, list(group), slots) for group in panels(slots, room))
-        peaked = any(peak is not None for peak in self.peaks)
+        peaked = any(peak is not None for peak in self.peaks) and room - GAP - self.peak_slot >= 2 * slot
         columns = ends(len(self.columns), (room - GAP - (self.peak_slot if peaked else 0)) // slot)
         body = self.panel(shown_rows, columns, [slot] * len(self.columns), peak=peaked)
         said = [says(shown_rows, self.row_numbers, "rows"), says(columns, self.column_numbers, "columns")]

@@ -9,7 +9,7 @@ from typing import Any
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
-NUMBER_BYTES = {"float64": 21, "float32": 12, "bfloat16": 11, "float16": 10}
+NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 """Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
 
 
@@ -40,40 +40,38 @@ def _dumps(value: Any) -> bytes:
 
     try:
         return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError as problem:
-        if "surrogates" not in str(problem):
-            raise
-    return orjson.dumps(_replaced(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # a lone surrogate or a big-endian array, for which orjson does not ask `default`
+        return orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _plain_value(value: Any) -> Any:
-    """What orjson cannot write: arrays that are strided, big-endian, bfloat16 or 0-d; tuples' kin; scalars of those types."""
+    """What orjson cannot write as it is: arrays that are strided, big-endian, bfloat16, of one number, or wider than float64."""
     import numpy as np
 
-    if isinstance(value, np.generic):
-        value = np.asarray(value)
-    if not isinstance(value, np.ndarray):
+    found = np.asarray(value) if isinstance(value, np.generic) else value
+    if not isinstance(found, np.ndarray):
         raise TypeError(f"a document holds no {type(value).__name__}")
-    if value.ndim == 0:
-        return float(value) if value.dtype.kind in "fV" else value.item()
-    if value.dtype.name == "bfloat16":
-        return np.ascontiguousarray(value.astype(np.float32))
-    if value.dtype.kind not in "biuf":
-        raise TypeError(f"a document holds no array of {value.dtype.name}")
-    native = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
-    return native.astype(np.float64) if native.dtype.itemsize > 8 else native
+    if found.dtype.name == "bfloat16":
+        found = found.astype(np.float32)
+    elif found.dtype.kind == "f" and found.dtype.itemsize > 8:
+        found = found.astype(np.float64)
+    elif found.dtype.kind not in "biuf":
+        raise TypeError(f"a document holds no array of {found.dtype.name}")
+    native = found.astype(found.dtype.newbyteorder("="), copy=False)
+    return native[()] if native.ndim == 0 else np.ascontiguousarray(native)
 
 
-def _replaced(value: Any) -> Any:
+def _rewritten(value: Any) -> Any:
+    """The value with lone surrogates replaced and arrays as orjson takes them."""
     match value:
         case str():
             return _SURROGATE.sub("\ufffd", value)
         case dict():
-            return {_replaced(key): _replaced(held) for key, held in value.items()}
+            return {_rewritten(key): _rewritten(held) for key, held in value.items()}
         case list() | tuple():
-            return [_replaced(held) for held in value]
+            return [_rewritten(held) for held in value]
         case _:
-            return value
+            return value if getattr(value, "dtype", None) is None or value.dtype.isnative else _plain_value(value)
 
 
 def plain(rows: Iterable[Sequence[object]]) -> str:

@@ -11,6 +11,7 @@ isolates anyway. `--ascii` keeps such a terminal from reordering.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
 MARKS = 8
@@ -113,9 +114,8 @@ def cells(text: str) -> int:
     return cell_len(text)
 
 
-def clusters(text: str) -> list[str]:
+def clusters(text: str) -> Iterator[str]:
     """The text in pieces that must not be torn: a base with its marks, an emoji sequence, a pair of flag letters."""
-    out: list[str] = []
     at = 0
     while at < len(text):
         end = _emoji_end(text, at)
@@ -123,9 +123,8 @@ def clusters(text: str) -> list[str]:
         end = at + 2 if flag else end
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
-        out.append(text[at:end])
+        yield text[at:end]
         at = end
-    return out
 
 
 def cut(text: str, width: int, *, ascii: bool = False) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.render.heatmap import pool
-from attncli.render.matrix import as_matrix
+from attncli.render.matrix import as_matrix, visible
 from attncli.render.palette import SEQUENTIAL, normalise
 from attncli.render.safe import cells, cut, label, safe_html
 
@@ -70,7 +70,7 @@ def _panels(document: Document) -> list[Panel]:
     heads = document["heads"] if layers is None else [{"layer": layer["layer"], **head} for layer in layers for head in layer["heads"]]
     rows = document.get("queries") or range(len(document["tokens"]))
     held = [head for head in heads if head.get("weights") is not None]
-    panels = [Panel(f"layer {head['layer']} head {head['head']}", as_matrix(head["weights"]), rows) for head in held]
+    panels = [Panel(f"layer {head['layer']} head {head['head']}", visible(head["weights"], head.get("scores")), rows) for head in held]
     average = (document.get("average") or {}).get("weights")
     return panels if average is None or len(panels) < 2 else [*panels, Panel("average of the heads", as_matrix(average), rows)]
 
@@ -92,9 +92,8 @@ def _map(panel: Panel, names: Sequence[str], block: int, scale: str, high: float
     fractions = normalise(values, scale, low=0.0, high=high)
     out = ['<g shape-rendering="crispEdges">']
     for row, column in zip(*np.nonzero(np.isfinite(fractions)), strict=True):
-        place = (
-            f'x="{column * CELL}" y="{row * CELL}" width="{CELL}" height="{CELL}" fill="{SEQUENTIAL.colour(float(fractions[row, column]))}"'
-        )
+        colour = SEQUENTIAL.colour(float(fractions[row, column]))
+        place = f'x="{column * CELL}" y="{row * CELL}" width="{CELL}" height="{CELL}" fill="{colour}"'
         if names:
             told = safe_html(f"{names[panel.rows[row]]} → {names[column]} {values[row, column]:.4f}")
             out.append(f"<rect {place}><title>{told}</title></rect>")

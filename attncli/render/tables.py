@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading
-from attncli.render.lines import Lines, Piece, stack, unstyled
+from attncli.render.lines import Lines, Piece, finished, stack
 from attncli.render.safe import cells, cut, pad, safe
 from attncli.render.view import View
 
@@ -47,7 +47,7 @@ def table(
     styles = [FAINT if at in faint else "" for at in range(len(head))]
     lines = Lines((line(head, [FAINT] * len(head)), *(line(row, styles) for row in body)))
     block = stack((heading(title, note, view), lines))
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:

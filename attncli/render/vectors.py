@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli.render.headings import FAINT, heading, remark
-from attncli.render.lines import Lines, Piece, spaced, stack, unstyled
+from attncli.render.lines import Lines, Piece, finished, spaced, stack
 from attncli.render.matrix import GAP, NAME, ROWS, as_matrix
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label, pad
@@ -55,15 +55,11 @@ def vectors(
 
     if view.full:
         body = spaced(panel(list(group)) for group in panels([slot] * found.shape[1], room))
-        return _coloured(stack((top, body)), view)
+        return finished(stack((top, body)), view)
     columns = both_ends(found.shape[1], room // slot if found.shape[1] * slot <= room else (room - GAP) // slot)
     said = [says(shown_rows, numbers, "rows"), says(columns, range(found.shape[1]), "dimensions")]
     told = "; ".join(part for part in said if part)
-    return _coloured(stack((top, panel(columns), remark(told + " shown; --full shows all" if told else "", view))), view)
-
-
-def _coloured(block: Lines, view: View) -> Lines:
-    return block if view.color else unstyled(block)
+    return finished(stack((top, panel(columns), remark(told + " shown; --full shows all" if told else "", view))), view)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Lines, Piece, flow, line, stack, unstyled
+from attncli.render.lines import Line, Lines, Piece, finished, flow, line, stack
 from attncli.render.numbers import brief, root_of
 from attncli.render.safe import cells, cut, label, safe
 from attncli.render.view import View
@@ -30,14 +30,14 @@ def header(document: Document, view: View) -> Lines:
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
     blocks += [warning(said, view) for said in document.get("warnings", ())]
     block = stack(blocks)
-    return block if view.color else unstyled(block)
+    return finished(block, view)
 
 
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
     """A word at the left edge, and safe parts beside it, broken between parts."""
     shown = [(part, "") for part in parts if part]
     dot = "; " if view.ascii else " · "
-    block = flow(shown, width=view.width, indent=SIDE, gap=dot)
+    block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
     rows = [((name.ljust(SIDE), FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
     return Lines(tuple(rows))
 
@@ -52,9 +52,9 @@ def _weights(model: Document, view: View) -> list[str]:
     family = safe(model["family"], ascii=view.ascii) if model.get("family") else ""
     match model["source"]:
         case "seeded":
-            return [f"seeded, seed {model['seed']}", "not learned: the pattern below is chance"]
+            return [f"seeded, seed {model['seed']}", "the pattern is not learned"]
         case "random":
-            return [f"drawn at random, seed {model['seed']}", "not learned: the pattern below is chance"]
+            return [f"drawn at random, seed {model['seed']}", "the pattern is not learned"]
         case "checkpoint":
             return [f"checkpoint {name}".rstrip(), family and f"family {family}", "learned"]
         case "file":
@@ -107,4 +107,4 @@ def tokens_part(tokens: Sequence[Document], view: View, *, most: int = 64) -> Li
         used += size + (2 if used else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
     block = stack((line((counted(len(tokens), "token"), "bold")), lines, remark(told, view)))
-    return block if view.color else unstyled(block)
+    return finished(block, view)

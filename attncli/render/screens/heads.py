@@ -7,7 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
@@ -25,6 +25,8 @@ MAPS = 24
 """Maps that are shown unless the view is full."""
 ROOMY = 100
 """Below this width metrics have short names."""
+NARROW = 72
+"""Below this width the strongest links and labels get a table of their own."""
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
@@ -36,7 +38,7 @@ def heads_screen(document: Document, view: View) -> Lines:
     """
     wanted = DEFAULT if view.show is None else view.show
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return finished(spaced(blocks), view)
 
 
 def _part(part: str, document: Document, view: View) -> Lines:
@@ -99,11 +101,23 @@ def metrics_part(document: Document, view: View) -> Lines:
     rows += [[layers, "uniform", *numbers, "", ""] for layers, numbers in uniform]
     columns = ["layer", "head", *(SHORT.get(name, name) if view.width < ROOMY else name for name in names), "top link", "labels"]
     kept = [at for at in range(len(columns)) if (several or at != 0) and (labelled or at != len(columns) - 1)]
-    align = [("right" if at <= len(names) + 1 else "left") for at in kept]
-    shown = [[row[at] for at in kept] for row in rows]
-    body = table([columns[at] for at in kept], shown, view, align=align, title="metrics", note="means over the rows")
+    align = ["right"] * (len(names) + 2)
+    numbers, words = [at for at in kept if at < len(names) + 2], [at for at in kept if at >= len(names) + 2]
+    named = [at for at in kept if at < 2]
+    groups = [[*numbers, *words]] if view.width >= NARROW else [numbers, [*named, *words]]
+    bodies = [
+        table(
+            [columns[at] for at in group],
+            [[row[at] for at in group] for row in (rows if number == 0 else rows[: len(heads)])],
+            view,
+            align=[align[at] for at in group if at < len(align)],
+            title="" if number else "metrics",
+            note="means over the rows",
+        )
+        for number, group in enumerate(groups)
+    ]
     said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
-    return stack((body, remark(said, view)))
+    return stack((bodies[0], remark(said, view), *(stack((BLANK, body)) for body in bodies[1:])))
 
 
 def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import as_matrix, matrix
+from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -36,7 +36,7 @@ def run_screen(document: Document, view: View) -> Lines:
     """
     parts = [part for part in PARTS if _wanted(part, document, view)]
     blocks = [_part(part, document, view) for part in parts]
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return finished(spaced(blocks), view)
 
 
 def _wanted(part: str, document: Document, view: View) -> bool:
@@ -77,7 +77,7 @@ def maps_part(document: Document, view: View) -> Lines:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
     shown = held if view.full else held[:MAPS]
-    maps = [Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", head["weights"]) for layer, head in shown]
+    maps = [Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", _weights(head)) for layer, head in shown]
     note = "rows: queries, columns: keys" + ("" if several else f" · layer {held[0][0]}")
     left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
     return stack((heading("maps of the weights", note, view), side_by_side(maps, view), remark(left, view)))
@@ -93,10 +93,17 @@ def tables_part(part: str, document: Document, view: View) -> Lines:
             blocks = []
         shown_layers = {layer for layer, _ in shown}
         blocks += [_layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers]
-    left = ""
-    if len(heads) > len(shown) and part == "weights":
-        left = f"{counted(len(heads) - 1, 'other head')} not shown in full; --layer L --head H chooses, --full shows all"
-    return stack((spaced(blocks), remark(left, view)))
+    return stack((spaced(blocks), *(_below_weights(document, len(heads), len(shown), view) if part == "weights" else ())))
+
+
+def _below_weights(document: Document, heads: int, shown: int, view: View) -> list[Lines]:
+    """Which rows see nothing, and how to see the other heads."""
+    blind = sorted({row["query"] for row in document["empty_rows"]})
+    said = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
+    empty = f"{'query' if len(blind) == 1 else 'queries'} {said} can see no key in some head: weights and output are 0" if blind else ""
+    others = counted(heads - shown, "other head")
+    left = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown else ""
+    return [remark(empty, view, style="yellow"), remark(left, view)]
 
 
 def _table(part: str, layer: int, head: Document, document: Document, view: View) -> Lines:
@@ -113,7 +120,7 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
             return matrix(values, rows, texts, view, shade=False, title="scores", note=note, row_numbers=queries)
         case "weights":
             note = f"{place} · softmax of each row; rows: queries, columns: keys"
-            return matrix(values, rows, texts, view, title="weights", note=note, row_numbers=queries)
+            return matrix(_weights(head), rows, texts, view, title="weights", note=note, row_numbers=queries)
         case _:
             return vectors(values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries)
 
@@ -137,6 +144,10 @@ def run_rows(document: Document) -> Iterator[Sequence[object]]:
         for query, scores, weights in zip(positions, head["scores"], head["weights"], strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head["head"], query, key, texts[query], texts[key], score, weight)
+
+
+def _weights(head: Document) -> NDArray:
+    return visible(head["weights"], head.get("scores"))
 
 
 def _only_head_is_output(document: Document) -> bool:

@@ -1,0 +1,88 @@
+"""Palettes are readable and even; values are brought to [0, 1] as the docstring says."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from attncli.render.palette import DIVERGING, LEVELS, RAMP, RAMP_ASCII, SEQUENTIAL, ink, luminance, normalise, shade
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("palette", [SEQUENTIAL, DIVERGING])
+def test_numbers_stay_readable_on_every_level(palette) -> None:
+    for level in range(LEVELS):
+        behind = palette.rgb(level / (LEVELS - 1))
+        light = luminance(behind)
+        front = 1.0 if ink(behind) == "#ffffff" else 0.0
+        contrast = (max(light, front) + 0.05) / (min(light, front) + 0.05)
+        assert contrast >= 4.5
+
+
+def test_the_sequential_palette_only_grows_lighter() -> None:
+    lights = [luminance(SEQUENTIAL.rgb(at / (LEVELS - 1))) for at in range(LEVELS)]
+    assert lights == sorted(lights)
+    assert SEQUENTIAL.colour(0) == "#440154"
+    assert SEQUENTIAL.colour(1) == "#fde725"
+    assert SEQUENTIAL.colour(-3) == SEQUENTIAL.colour(0)
+    assert SEQUENTIAL.style(1.0) == "#000000 on #fde725"
+
+
+def test_the_diverging_palette_is_pale_in_the_middle() -> None:
+    assert luminance(DIVERGING.rgb(0.5)) > max(luminance(DIVERGING.rgb(0)), luminance(DIVERGING.rgb(1)))
+
+
+def test_ramps() -> None:
+    assert [shade(at / 4, ascii=False) for at in range(5)] == list(RAMP)
+    assert "".join(dict.fromkeys(shade(at / 100, ascii=True) for at in range(101))) == RAMP_ASCII
+    assert shade(2.0, ascii=True) == "@"
+    assert shade(-1.0, ascii=True) == "."
+
+
+@pytest.mark.parametrize(
+    ("values", "how", "expected"),
+    [
+        ([[0.0, 1.0, 2.0]], "linear", [[0, 0.5, 1]]),
+        ([[1.0, 2.0]], "linear", [[0.5, 1]]),
+        ([[-1.0, 0.0, 1.0]], "linear", [[0, 0.5, 1]]),
+        ([[1.0, NAN], [-math.inf, 2.0]], "linear", [[0.5, NAN], [NAN, 1]]),
+        ([[1.0, 2.0], [10.0, 5.0]], "row", [[0.5, 1], [1, 0.5]]),
+        ([[NAN, NAN], [0.0, 0.0]], "row", [[NAN, NAN], [0, 0]]),
+        ([[1.0, 0.1, 0.01, 0.001, 1e-9, 0.0]], "log", [[1, 2 / 3, 1 / 3, 0, 0, 0]]),
+        ([[-2.0, 0.0, 1.0]], "log", [[0, 2 / 3, 1]]),
+        ([[-2.0, 0.0, 1.0]], "signed", [[0, 0.5, 0.75]]),
+        ([[0.0, NAN]], "signed", [[0.5, NAN]]),
+        ([[0.0, 0.0]], "linear", [[0, 0]]),
+        ([[0.0, 0.0]], "log", [[0, 0]]),
+        ([[NAN]], "linear", [[NAN]]),
+    ],
+)
+def test_normalise(values: list[list[float]], how: str, expected: list[list[float]]) -> None:
+    np.testing.assert_allclose(normalise(np.array(values), how), np.array(expected, dtype=float), atol=1e-12)
+
+
+def test_a_given_range_is_used() -> None:
+    np.testing.assert_allclose(normalise(np.array([[1.0, 9.0]]), "linear", low=0.0, high=4.0), [[0.25, 1.0]])
+
+
+def test_an_empty_array_and_an_unknown_scale() -> None:
+    assert normalise(np.zeros((0, 3)), "row").shape == (0, 3)
+    with pytest.raises(ValueError, match="no scale named 'cubic'"):
+        normalise(np.ones((1, 1)), "cubic")
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    hnp.arrays(np.float64, (3, 5), elements=st.floats(allow_nan=True, allow_infinity=True)),
+    st.sampled_from(["linear", "row", "log", "signed"]),
+)
+def test_always_within_bounds_and_masked_stays_masked(values, how: str) -> None:
+    with np.errstate(over="ignore"):
+        found = normalise(values, how)
+    np.testing.assert_array_equal(np.isnan(found), ~np.isfinite(values))
+    seen = found[np.isfinite(found)]
+    assert ((seen >= 0) & (seen <= 1)).all()

@@ -1,0 +1,230 @@
+"""Tables fit, line up, mark the largest, say what they leave out, and read no markup."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attncli.render.glyphs import spell
+from attncli.render.lines import Lines, beside, clipped, flow, line, line_width, spaced
+from attncli.render.links import bar, links
+from attncli.render.matrix import matrix, visible
+from attncli.render.numbers import brief, root_of, writer
+from attncli.render.safe import cells
+from attncli.render.tables import fitted, table
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+from attncli.render.window import both_ends, ends, panels, says
+
+NAN = float("nan")
+WORDS = ["The", "今天", "e\u0301le\u0300ve", "👨‍👩‍👧", "שלום", "[red]x[/red]", "a\x1b[2J\nb", "", " ", "because" * 9, "\u202e", "❤️", "การ"]
+VIEWS = st.builds(
+    View,
+    width=st.integers(40, 200),
+    color=st.booleans(),
+    ascii=st.booleans(),
+    precision=st.integers(0, 17),
+    full=st.booleans(),
+    scale_colors=st.sampled_from(["linear", "log", "row"]),
+)
+
+
+def fits(block: Lines, view: View) -> None:
+    for row in block.rows:
+        assert line_width(row) <= view.width
+    assert not any(set(block.plain) & set("\x1b\x07\u202e\x9b"))
+    if view.ascii:
+        assert block.plain.replace("\n", "").isprintable()
+        assert block.plain.isascii()
+    if not view.color:
+        assert all(not style for row in block.rows for _, style in row)
+
+
+@settings(deadline=None, max_examples=60)
+@given(VIEWS, st.integers(1, 13), st.integers(1, 37), st.floats(1e-9, 1e9), st.data())
+def test_matrices_fit_every_view(view: View, rows: int, columns: int, size: float, data) -> None:
+    names = st.lists(st.sampled_from(WORDS), min_size=columns, max_size=columns)
+    values = np.sin(np.arange(rows * columns * 1.0)).reshape(rows, columns) * size
+    values[np.arange(rows * columns).reshape(rows, columns) % 5 == 3] = NAN
+    block = matrix(values, data.draw(names)[:rows] + ["x"] * (rows - columns), data.draw(names), view, title="t", note="n" * 30)
+    fits(block, view)
+    starts = {line_width(row[:2]) for row in block.rows[2:] if len(row) > columns and row[0][0].strip().isdigit()}
+    assert len(starts) <= 1  # every row's numbers start in the same cell
+
+
+def test_numbers_end_under_their_column_in_every_script() -> None:
+    block = matrix(np.full((13, 3), 0.25), WORDS, ["a", "b", "c"], View(width=60), mark_max=False)
+    ends_at = set()
+    for row in block.rows[2:]:
+        text = "".join(piece for piece, _ in row).rstrip()
+        assert text.endswith("0.25  0.25  0.25")
+        ends_at.add(cells(text))
+    assert len(ends_at) == 1
+
+
+def test_a_small_matrix_as_text() -> None:
+    block = matrix(
+        [[0.5, None, 0.25], [0, 0, 0], [0.1, 0.7, 0.2]], ["The", "cat", "sat"], ["The", "cat", "sat"], View(width=60), title="weights"
+    )
+    assert block.plain == (
+        "weights\n"
+        "          0     1     2\n"
+        "        The   cat   sat\n"
+        "0 The  0.50*    ·  0.25\n"
+        "1 cat  0.00  0.00  0.00\n"
+        "2 sat  0.10  0.70* 0.20"
+    )  # fmt: skip
+
+
+def test_colour_marks_the_largest_and_shades() -> None:
+    block = matrix([[0.1, 0.9]], ["a"], ["b", "c"], View(color=True))
+    styles = [style for text, style in block.rows[2] if "0." in text]
+    assert styles[1].startswith("bold underline #000000 on #fde725")
+    assert not styles[0].startswith("bold")
+    assert "*" not in block.plain
+    plain = matrix([[0.1, 0.9]], ["a"], ["b", "c"], View(color=True), shade=False, mark_max=False)
+    assert all("on #" not in style and "underline" not in style for row in plain.rows for _, style in row)
+
+
+def test_a_wide_matrix_says_what_it_leaves_out_and_names_the_largest() -> None:
+    values = np.tile(np.arange(40.0) / 100, (30, 1))
+    values[0, 20] = 0.99
+    names = [f"w{at}" for at in range(40)]
+    block = matrix(values, names[:30], names, View(width=80))
+    assert "20 w20    0.99" in block.plain
+    assert block.plain.splitlines()[-1].startswith("rows 0–22, 29 of 30; columns 0–")
+    assert block.plain.splitlines()[-1].endswith("39 of 40 shown; --full shows all")
+    whole = matrix(values, names[:30], names, View(width=80, full=True)).plain
+    assert all(f"{at} w{at}" in whole for at in range(30))
+    assert "0.39" in whole
+    assert "--full" not in whole
+    assert "…" not in whole
+
+
+def test_positions_are_those_given() -> None:
+    block = matrix([[0.5, 0.5]], ["it"], ["a", "b"], View(), row_numbers=[7], column_numbers=[3, 4])
+    assert block.plain.splitlines()[2].startswith("7 it")
+    assert block.plain.splitlines()[0].split() == ["3", "4"]
+
+
+@pytest.mark.parametrize("values", [[], [[]], [[], []], np.zeros((0, 3)), np.zeros((2, 0))])
+def test_nothing_to_show(values) -> None:
+    assert matrix(values, [], [], View(), title="t").plain == "t\n(empty)"
+    assert vectors(values, [], View(), title="t").plain == "t\n(empty)"
+
+
+def test_everything_masked() -> None:
+    assert matrix([[NAN, NAN]], ["a"], ["b", "c"], View()).plain.splitlines()[2].split() == ["0", "a", "·", "·"]
+
+
+def test_hidden_and_small_weights_look_different() -> None:
+    np.testing.assert_array_equal(visible([[1.0, 0.0]], [[0.3, None]]), [[1.0, NAN]])
+    np.testing.assert_array_equal(visible([[1.0, 0.0]], None), [[1.0, 0.0]])
+
+
+@settings(deadline=None, max_examples=40)
+@given(VIEWS, st.integers(1, 13), st.integers(1, 131))
+def test_vectors_fit_every_view(view: View, rows: int, width: int) -> None:
+    values = np.cos(np.arange(rows * width * 1.0)).reshape(rows, width)
+    fits(vectors(values, WORDS[:rows], view, title="output", note="n"), view)
+
+
+def test_vectors_show_both_ends_or_all() -> None:
+    values = np.arange(64.0)[None]
+    short = vectors(values, ["a"], View(width=60))
+    assert short.plain.splitlines()[0].split()[:2] == ["0", "1"]
+    assert short.plain.splitlines()[0].split()[-2:] == ["63", "|x|"]
+    assert f"{np.sqrt((np.arange(64.0) ** 2).sum()):.2f}" in short.plain
+    assert "dimensions 0–3, 61–63 of 64 shown; --full shows all" in short.plain
+    whole = vectors(values, ["a"], View(width=60, full=True)).plain
+    assert all(f" {at}.00" in whole for at in range(64))
+
+
+def test_a_table_reads_no_markup_and_fits() -> None:
+    rows = [["[bold]x[/bold]", "a\x1b[31mb", "今天我的计划是买菜" * 9], ["1", "2", "3"]]
+    block = table(["step", "axes", "formula"], rows, View(width=40), align=["right"], title="t")
+    assert "[bold]x[/bold]" in block.plain
+    fits(block, View(width=40))
+    assert table([], [], View()).plain == ""
+    assert table(["a"], [], View()).plain == "a"
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=9), st.integers(9, 120))
+def test_fitted_widths(widths: list[int], room: int) -> None:
+    found = fitted(widths, room)
+    assert sum(found) <= max(room, len(widths))
+    assert all(1 <= new <= old for new, old in zip(found, widths, strict=True))
+    if sum(widths) <= room:
+        assert found == widths
+    else:
+        assert sum(found) == room  # no room is wasted
+
+
+def test_links_as_text() -> None:
+    found = [
+        {"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.5},
+        {"layer": 3, "head": 1, "query": 2, "key": 0, "weight": 0.25},
+        {"layer": 3, "head": 1, "query": 1, "key": 0, "weight": 0.125},
+    ]
+    block = links(found, ["The", "animal", "it"], View(width=60, top=2), title="links")
+    assert block.plain == (
+        "links\n"
+        "L5 H11  2 it → 1 animal  0.50 ███████████████\n"
+        "L3 H1   2 it → 0 The     0.25 ███████▌\n"
+        "2 of 3 links shown; --top 3 shows all"
+    )
+    assert links(found, ["The", "animal", "it"], View(width=60, ascii=True)).plain.isascii()
+    assert links([], [], View(), title="links").plain == "links\n(none)"
+
+
+def test_bars() -> None:
+    assert [bar(value, 4, ascii=False) for value in (0, 0.5, 1, 7, -1)] == ["", "██", "████", "████", ""]
+    assert bar(9 / 32, 4, ascii=False) == "█▏"
+    assert bar(0.5, 4, ascii=True) == "##"
+
+
+def test_numbers() -> None:
+    write = writer([0.5, -0.001], 2)
+    assert [write(value) for value in (0.5, -0.001, -0.5)] == ["0.50", "0.00", "-0.50"]
+    assert writer([1e-9], 2)(1e-9) == "1.00e-09"
+    assert writer([2e6], 1)(2e6) == "2.0e+06"
+    assert writer([], 2)(0.0) == "0.00"
+    assert writer([NAN], 0)(-0.2) == "0"
+    assert [brief(0.125), brief(None), brief(1 / 3), brief(8.0)] == ["0.125", "none", "0.333333", "8"]
+    assert [root_of(0.125, 64, 512), root_of(512**-0.5, 64, 512), root_of(1.0, 64, 64)] == ["1/√64", "1/√512", ""]
+
+
+def test_windows() -> None:
+    assert ends(3, 3) == [0, 1, 2]
+    assert ends(9, 4) == [0, 1, 2, None, 8]
+    assert ends(9, -5) == [0, None, 8]
+    assert both_ends(9, 4) == [0, 1, None, 7, 8]
+    assert both_ends(9, 5) == [0, 1, 2, None, 7, 8]
+    assert says(ends(9, 4), range(9), "columns") == "columns 0–2, 8 of 9"
+    assert says([0, 1], range(2), "rows") == ""
+    assert panels([3, 3, 3, 9], 7) == [[0, 1], [2], [3]]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.text(st.sampled_from("ab今👍"), max_size=9), max_size=12), st.integers(4, 40), st.integers(0, 3))
+def test_flow_keeps_order_and_width(words: list[str], width: int, indent: int) -> None:
+    block = flow([(word, "") for word in words], width=width, indent=indent, gap=" ")
+    assert block.width <= width
+    if all(cells(word) <= width - indent for word in words):
+        assert block.plain.split() == [word for word in words if word]
+
+
+def test_blocks() -> None:
+    two = Lines(((("ab", ""),), (("c", ""),)))
+    assert beside([two, two, two], width=9, gap=2).plain == "ab  ab\nc   c\n\nab\nc"
+    assert beside([], width=9).plain == ""
+    assert spaced([line("a"), Lines(), line("b")]).plain == "a\n\nb"
+    assert clipped(line("abc", ("def", "bold")), 5).plain == "abcd…"
+    assert Lines().width == 0
+
+
+def test_spelling() -> None:
+    assert spell("O = A·V · concat(O₁ … O_h) → −∞", ascii=True) == "O = A*V | concat(O_1 ... O_h) -> -inf"
+    assert spell("Q·Kᵀ", ascii=False) == "Q·Kᵀ"
+    assert spell("计", ascii=True) == "\\u{8ba1}"
