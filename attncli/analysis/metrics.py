@@ -97,12 +97,12 @@ def _several(rows: Rows) -> Bools:
 
 
 def _normalised_entropy(rows: Rows) -> Floats:
-    return rows.entropy() / np.log(np.maximum(rows.see.count, 2))
+    return rows.entropy / np.log(np.maximum(rows.see.count, 2))
 
 
 def _diagonality(rows: Rows) -> Floats:
     farthest = np.maximum(np.abs(rows.i - rows.see.first), np.abs(rows.see.last - rows.i))
-    return 1 - rows.moments()[0] / np.maximum(farthest, 1)
+    return 1 - rows.moments[0] / np.maximum(farthest, 1)
 
 
 def _at(offset: int) -> Callable[[Rows], PerRow]:
@@ -117,7 +117,7 @@ def _beyond(value: Callable[[Rows], Floats]) -> Callable[[Rows], PerRow]:
     """The share of `value` in the weight that is left without key 0 and the query itself."""
 
     def of(rows: Rows) -> PerRow:
-        left = rows.total() - rows.key(0) - np.where(rows.i == 0, 0.0, rows.at(0))
+        left = rows.total - rows.key(0) - np.where(rows.i == 0, 0.0, rows.at(0))
         return PerRow(value(rows), ~rows.see.empty, left)
 
     return of
@@ -134,7 +134,7 @@ WITHOUT = "Σ over all rows, key 0 and the query itself left out"
 
 entropy = Metric(
     "entropy", "mean −Σ A ln A", 0, None, "nats", "attention is spread over many keys", ALL_ROWS,
-    "Shannon 1948; Ghader and Monz 2017", _mean(lambda rows: rows.entropy()), "at most ln m_i in row i", aligned=False,
+    "Shannon 1948; Ghader and Monz 2017", _mean(lambda rows: rows.entropy), "at most ln m_i in row i", aligned=False,
 )  # fmt: skip
 normalised_entropy = Metric(
     "normalised_entropy", "mean (−Σ A ln A) / ln m_i", 0, 1, "", "spread, whatever the number of keys",
@@ -142,23 +142,23 @@ normalised_entropy = Metric(
 )  # fmt: skip
 effective_keys = Metric(
     "effective_keys", "mean exp(−Σ A ln A)", 1, None, "keys", "how many keys a row looks at", ALL_ROWS,
-    "Hill 1973", _mean(lambda rows: np.exp(rows.entropy())), aligned=False,
+    "Hill 1973", _mean(lambda rows: np.exp(rows.entropy)), aligned=False,
 )  # fmt: skip
 confidence = Metric(
     "confidence", "mean max_j A", 0, 1, "", "the head is sure where to look", ALL_ROWS, VOITA,
-    _mean(lambda rows: rows.peak()), "Voita 2019 leaves out the end-of-sentence key", aligned=False,
+    _mean(lambda rows: rows.peak), "Voita 2019 leaves out the end-of-sentence key", aligned=False,
 )  # fmt: skip
 confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
-    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first()), "key 0 is left out", aligned=False,
+    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
 )  # fmt: skip
 distance = Metric(
     "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
-    "Vig and Belinkov 2019", _mean(lambda rows: rows.moments()[0]),
+    "Vig and Belinkov 2019", _mean(lambda rows: rows.moments[0]),
 )  # fmt: skip
 signed_distance = Metric(
     "signed_distance", "mean Σ_j A (j−i)", None, None, "tokens", "the head looks ahead (below 0: back)",
-    ALL_ROWS, "Vig and Belinkov 2019, with a sign", _mean(lambda rows: rows.moments()[1]),
+    ALL_ROWS, "Vig and Belinkov 2019, with a sign", _mean(lambda rows: rows.moments[1]),
 )  # fmt: skip
 previous = Metric(
     "previous", "mean A_{i,i−1}", 0, 1, "", "each token looks at the one before it", "rows that see key i−1",
@@ -203,7 +203,7 @@ induction_pattern = Metric(
 )  # fmt: skip
 missing = Metric(
     "missing", "mean 1 − Σ_j A", 0, 1, "", "weight that a learned sink or an exclusion took", ALL_ROWS,
-    "Agarwal et al. 2025, gpt-oss", _mean(lambda rows: np.maximum(1 - rows.total(), 0.0)), aligned=False,
+    "Agarwal et al. 2025, gpt-oss", _mean(lambda rows: np.maximum(1 - rows.total, 0.0)), aligned=False,
 )  # fmt: skip
 
 METRICS: dict[str, Metric] = {

@@ -122,7 +122,10 @@ class TorchBackend:
         return array.any(axis, keepdim=True)
 
     def entropy(self, array: Tensor) -> Tensor:
-        return torch.special.entr(array).sum(-1)
+        # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last bit of a sum
+        logs = array.clamp_min(torch.finfo(array.dtype).tiny).log_()
+        logs *= array
+        return -logs.sum(-1)
 
 
 def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -78,18 +78,30 @@ def row_blocks(
     backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, rows: int, keep: Collection[str] = ("weights",)
 ) -> Iterator[RowBlock]:
     """Attention in blocks of `rows` query rows, each over the range of keys that it can see."""
+    finite = bool(backend.isfinite(v).all())
     for start in range(0, q.shape[-2], rows):
-        yield attend_rows(backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep)
+        yield attend_rows(backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite)
 
 
 def attend_rows(
-    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, start: int, stop: int, *, keep: Collection[str], whole: bool = False
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    start: int,
+    stop: int,
+    *,
+    keep: Collection[str],
+    whole: bool = False,
+    finite: bool = False,
 ) -> RowBlock:
     """Attention of query rows start..stop-1.
 
     q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive
     heads share a kv head. keep: names of the stages to return. whole: whether to compute over
-    all keys even where a range of them is known to be hidden.
+    all keys even where a range of them is known to be hidden. finite: whether v is known to hold
+    only finite numbers, which spares looking.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
@@ -97,8 +109,14 @@ def attend_rows(
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
     queries = backend.cast(q[..., start:stop, :], dtype)
     scores = _by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)))
+    # where only weights are kept, the steps share one array: long texts are bound by memory traffic
+    lean = set(keep) <= {"weights"}
     stages = {"raw": scores}
-    stages["scaled"] = scores = scores * rule.scale
+    if lean:
+        scores *= rule.scale
+    else:
+        scores = scores * rule.scale
+    stages["scaled"] = scores
     if rule.softcap is not None:
         scores = backend.tanh(scores / rule.softcap) * rule.softcap
     stages["capped"] = scores
@@ -113,10 +131,10 @@ def attend_rows(
     if seen is not None:
         scores = backend.where(seen, scores, -float("inf"))
     stages["masked"] = scores
-    weights, empty = _softmax(backend, scores, seen, rule.sinks)
+    weights, empty = _softmax(backend, scores, seen, rule.sinks, lean=lean)
     stages["weights"] = weights
     values = v[..., low:high, :]
-    mixed = _mix(backend, weights, backend.cast(values, dtype), seen)
+    mixed = _mix(backend, weights, backend.cast(values, dtype), seen, finite=finite)
     return RowBlock(
         start, stop, low, high, {name: stages[name] for name in keep}, backend.cast(mixed, backend.dtype_of(v)), seen, empty[..., 0]
     )
@@ -169,8 +187,11 @@ def _by_group(backend: Backend, a: Array, b: Array) -> Array:
     return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
 
 
-def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None) -> tuple[Array, Array]:
-    """Softmax over keys of scores [..., head, rows, key], and which rows [..., head, rows, 1] see nothing."""
+def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, lean: bool) -> tuple[Array, Array]:
+    """Softmax over keys of scores [..., head, rows, key], and which rows [..., head, rows, 1] see nothing.
+
+    lean: the scores are not needed any more and may be overwritten.
+    """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
     empty = backend.full(shape, 0, "bool") if seen is None else backend.broadcast(~backend.any(seen, -1), shape)
@@ -178,26 +199,33 @@ def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array |
     if sinks is not None:
         sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
         highest = backend.where(sink > highest, sink, highest)
-    raised = backend.exp(scores - highest)
+    if lean:
+        scores -= highest
+        raised = backend.exp(scores)
+    else:
+        raised = backend.exp(scores - highest)
     total = backend.sum(raised, -1)
     if sinks is not None:
         total = total + backend.exp(sink - highest)
-    return raised / backend.where(empty, 1.0, total), empty
+    raised /= backend.where(empty, 1.0, total)
+    return raised, empty
 
 
-def _mix(backend: Backend, weights: Array, values: Array, seen: Array | None) -> Array:
+def _mix(backend: Backend, weights: Array, values: Array, seen: Array | None, *, finite: bool) -> Array:
     """weights·values, where a hidden value may be NaN or infinite without reaching the result."""
-    finite = backend.isfinite(values)
-    if seen is None or bool(finite.all()):
+    if seen is None or finite:
         return _by_group(backend, weights, values)
-    clean = _by_group(backend, weights, backend.where(finite, values, 0.0))
+    plain = backend.isfinite(values)
+    if bool(plain.all()):
+        return _by_group(backend, weights, values)
+    clean = _by_group(backend, weights, backend.where(plain, values, 0.0))
     # what a visible query meets is what IEEE arithmetic would give it: inf, −inf or NaN
     dtype = backend.dtype_of(weights)
     shown = backend.cast(backend.broadcast(seen, weights.shape), dtype)
     up = _by_group(backend, weights * shown, backend.cast(values == float("inf"), dtype)) > 0
     down = _by_group(backend, weights * shown, backend.cast(values == -float("inf"), dtype)) > 0
     lost = _by_group(backend, shown, backend.cast(values != values, dtype)) > 0
-    nothing = _by_group(backend, shown * backend.cast(weights == 0, dtype), backend.cast(~finite, dtype)) > 0
+    nothing = _by_group(backend, shown * backend.cast(weights == 0, dtype), backend.cast(~plain, dtype)) > 0
     clean = backend.where(up, float("inf"), backend.where(down, -float("inf"), clean))
     return backend.where(lost | nothing | (up & down), float("nan"), clean)
 
