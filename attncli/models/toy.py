@@ -72,7 +72,7 @@ def spec_of(settings: Settings) -> Spec:
     if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
             f"d_model {settings.d_model} is not divisible by {settings.heads} heads",
-            expected=f"d_model divisible by the number of heads ({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
+            expected=f"d_model divisible by the heads ({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
             hint=_divisible(settings.d_model, settings.heads),
         )
     if settings.residual and not settings.projects and settings.heads * settings.v_dim != settings.d_model:
@@ -232,11 +232,11 @@ class ToyStore:
         return self.vocabulary.vector(token)
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        def role(name: str) -> Array | None:
-            stored = name.replace("attn.sum.", "norm.").removeprefix("attn.")
+        def weights(role: str) -> Array | None:
+            stored = role.replace("attn.sum.", "norm.").removeprefix("attn.")
             return backend.array(self.weights[stored]) if stored in self.weights else None
 
-        return role
+        return weights
 
     def bytes_read(self) -> int:
         return sum(array.nbytes for array in self.weights.values())

@@ -1,0 +1,115 @@
+"""Recognising a weight file by its tensors' names, and what it then says about the attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from attncli.errors import InputError
+from attncli.inputs.tensors import read_metadata, read_tensors
+from attncli.models.layouts.classes import class_layouts
+from attncli.models.layouts.facts import Facts, facts_of
+from attncli.models.layouts.found import Array, Tensors, listing, plain
+from attncli.models.layouts.fused import fused_layouts
+from attncli.models.layouts.layout import NOTHING_ASKED, Asked, Layout, OwnScale
+from attncli.models.layouts.separate import separate_layouts
+from attncli.models.vocabulary import TABLE, Vocabulary, vocabulary_of
+
+BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
+"""Tensors that say nothing about how the projections are spelled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recognised:
+    """A weight file that was understood.
+
+    layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the sizes.
+    scale: the class's own, None for the usual one. notes: what to tell the user.
+    vocabulary: the embeddings that stand in the file, or None. seed: of embeddings the file does not hold.
+    roles: what each tensor of the file is used as, by its name there; "" for one that is not used.
+    """
+
+    layout: str
+    weights: dict[str, Array]
+    facts: Facts
+    scale: OwnScale | None
+    notes: tuple[str, ...]
+    vocabulary: Vocabulary | None
+    seed: int | None
+    roles: dict[str, str]
+
+    @property
+    def canonical(self) -> bool:
+        """Whether every tensor already has its canonical name."""
+        return all(name == role for name, role in self.roles.items())
+
+
+def read_weight_file(path: Path, asked: Asked = NOTHING_ASKED) -> Recognised:
+    """The weights in a .safetensors, .npz, .pt or .pth file; see `recognise`. Raises also as `read_tensors`."""
+    return recognise(read_tensors(path), read_metadata(path), str(path), asked)
+
+
+def recognise(arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, asked: Asked = NOTHING_ASKED) -> Recognised:
+    """Tensors by name as the weights of one attention. where: the file, for messages.
+
+    Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
+    and what was expected; UsageError where the asker contradicts the file.
+    """
+    tensors = plain(arrays, where, asked.prefix)
+    layout = _fitting(tensors)
+    read = layout.read(tensors, asked)
+    weights = dict(read.weights)
+    weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
+    weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}
+    spelled = {role: tensors.spelled[name] for name, role in reversed(layout.knows.items()) if name in tensors and role}
+    facts, notes = facts_of(weights, spelled, metadata, where, read.heads, asked)
+    vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
+    seed = metadata.get("seed", "")
+    roles = {tensors.spelled[name]: layout.knows[name] for name in tensors.arrays}
+    return Recognised(
+        layout.says, weights, facts, read.scale, read.notes + notes, vocabulary, int(seed) if seed.isdecimal() else None, roles
+    )
+
+
+def _fitting(tensors: Tensors) -> Layout:
+    """The layout that has a place for every tensor and misses none. Raises InputError against the nearest one."""
+    present = set(tensors.arrays)
+    layouts = [*separate_layouts(), *fused_layouts(), *class_layouts(present)]
+    for layout in layouts:
+        if layout.needs.keys() <= present <= layout.knows.keys():
+            return layout
+    nearest = max(layouts, key=lambda layout: (len(_projections(layout) & present), -len(layout.needs.keys() - present)))
+    if not _projections(nearest) & present:
+        raise InputError(
+            f"these tensors are no attention that attn knows: {listing(tensors.spelled.values())}",
+            where=tensors.where,
+            expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, c_attn, …",
+            hint=_similar(present, {name for layout in layouts for name in layout.knows}),
+        )
+    missing = [name for name in nearest.needs if name not in present]
+    unknown = [name for name in tensors.arrays if name not in nearest.knows]
+    faults = [f"lacks {listing(missing)}"] if missing else []
+    faults += [f"has the unknown {listing(tensors.spelled[name] for name in unknown)}"] if unknown else []
+    optional = [name for name, role in nearest.may.items() if role]
+    raise InputError(
+        f"this file {' and '.join(faults)}; it holds {listing(tensors.spelled.values())}",
+        where=tensors.where,
+        expected=f"{listing(nearest.needs)}" + (f", and optionally {listing(optional)}" if optional else ""),
+        hint=_similar(unknown, missing or optional),
+    )
+
+
+def _projections(layout: Layout) -> set[str]:
+    return layout.knows.keys() - BESIDE
+
+
+def _similar(found: Iterable[str], known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    choices = list(known)
+    for name in found:
+        close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
+        if close:
+            return f"did you mean {close[0]} where the file has {name[:80]}?"
+    return ""
