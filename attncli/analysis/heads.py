@@ -50,15 +50,13 @@ def heads_document(model: Model, text: str, tokens: Sequence[Token], wanted: Com
         keys = [token.text for token in tokens]
         named = keys if weights.shape[-1] == len(tokens) else None  # a learned extra key has no token
         measured = measure(weights, visible, metrics=wanted.metrics, tokens=named, special=special if named else None)
+        tops = Links(tokens, top=1, everything=everything).strongest(weights)
         for place, head in enumerate(heads):
-            top = Links(tokens, top=1, everything=everything)
-            top.add(trace.layer, [head], weights[place : place + 1])
             part: Document = {"layer": trace.layer, "head": head}
             if wanted.maps:
                 part["weights"] = weights[place]
             part |= {"metrics": _numbers(measured, place, "value"), "baseline": _numbers(measured, place, "baseline")}
-            links = top.found()
-            part["top_link"] = {name: links[0][name] for name in ("query", "key", "weight")} if links else None
+            part["top_link"] = tops[place]
             found.append(part)
         empty += empty_rows(backend, trace, heads)
         average = weights.mean(0)

@@ -53,6 +53,16 @@ class Links:
                 self._found.append((-float(flat[at]), layer, head, int(at // keys), int(at % keys)))
         self._found = sorted(self._found)[: self.top]
 
+    def strongest(self, weights: np.ndarray[Any, Any]) -> list[dict[str, Any] | None]:
+        """The strongest link of each head of weights [head, query, key]; None where all that could be one is 0."""
+        keys = self._open.shape[1]
+        rows = np.where(self._open, np.nan_to_num(weights[:, :, :keys]), 0.0).reshape(len(weights), -1)
+        places = rows.argmax(1)
+        return [
+            {"query": int(at // keys), "key": int(at % keys), "weight": float(row[at])} if row[at] > 0 else None
+            for row, at in zip(rows, places, strict=True)
+        ]
+
     def found(self) -> list[dict[str, Any]]:
         """The links, strongest first, as documents hold them."""
         return [

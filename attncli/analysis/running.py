@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.document import Document, empty_rows, header, layer_part, shape_rows
-from attncli.analysis.links import Links
+from attncli.analysis.links import LEFT_OUT, Links
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -76,17 +76,29 @@ def run_document(
     shapes: list[Document] = []
     layers: list[Document] = []
     empty: list[Document] = []
+    overview: list[Document] = []
+    averages: list[np.ndarray[Any, Any]] = []
     keep = SQUARE if wanted.stages or see is not None else ("masked", "weights")
     for trace in model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep):
         heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
-        links.add(trace.layer, heads, model.backend.numpy(trace.stages["weights"]))
+        weights = model.backend.numpy(trace.stages["weights"])
+        links.add(trace.layer, heads, weights)
+        strongest = links.strongest(weights)
+        overview += [{"layer": trace.layer, "head": head, "link": link} for head, link in zip(heads, strongest, strict=True)]
+        if wanted.query is not None:
+            averages.append(weights[:, wanted.query, : len(tokens)].mean(0, dtype=np.float64))
         if wanted.matrices:
             layers.append(_rows_of(layer_part(model.backend, trace, heads, stages=wanted.stages), wanted.query))
         if see is not None:
             see(trace)
-    document |= {"shapes": shapes, "layers": layers, "links": links.found(), "empty_rows": empty, "warnings": []}
+    document |= {"shapes": shapes, "overview": overview, "layers": layers, "links": links.found()}
+    if averages:
+        document["average"] = np.mean(averages, 0)
+    if learned and not wanted.all_links:
+        document["links_leave_out"] = list(LEFT_OUT)
+    document |= {"empty_rows": empty, "warnings": list(model.warnings)}
     return document
 
 

@@ -24,6 +24,7 @@ class Identity:
     source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
     weights; None where computing it would mean reading weights the run does not need.
     layout: how a weight file spells its tensors, in words; None for the others.
+    notes: what a reader must know about how the weights were read; every document repeats it.
     """
 
     source: str
@@ -32,6 +33,7 @@ class Identity:
     seed: int | None = None
     digest: str | None = None
     layout: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Store(Protocol):
@@ -49,13 +51,17 @@ class Store(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model ready to run. `attncli.load` makes one."""
+    """A model ready to run. `attncli.load` makes one.
+
+    warnings: what loading found odd, for every document made with it.
+    """
 
     spec: Spec
     store: Store
     tokenizer: Tokenizer
     backend: Backend
     identity: Identity
+    warnings: tuple[str, ...] = ()
 
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""

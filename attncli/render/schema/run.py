@@ -17,6 +17,7 @@ HEAD = parts.record(
     },
     optional=("scores", "weights", "output", "stages"),
 )
+TOP = parts.record({"query": parts.COUNT, "key": parts.COUNT, "weight": parts.WEIGHT})
 LAYER = parts.record(
     {
         "layer": parts.COUNT,
@@ -37,13 +38,19 @@ SCHEMA = {
             "model": parts.MODEL,
             "attention": parts.ATTENTION,
             "shapes": parts.SHAPES,
+            "overview": parts.listed(
+                parts.record({"layer": parts.COUNT, "head": parts.COUNT, "link": parts.or_null(TOP)}),
+                "The strongest link of every head that ran; with --query, of that query's row.",
+            ),
             "layers": parts.listed(LAYER),
             "links": parts.listed(parts.LINK, "The strongest links, strongest first."),
+            "average": parts.described(parts.VECTOR, "[key], with --query: its row of weights, averaged over the layers and heads that ran."),
+            "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."),
             "queries": parts.listed(parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."),
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,
         },
-        optional=("queries",),
+        optional=("queries", "average", "links_leave_out"),
         says="Attention on one text. Positions, layers and heads count from 0.",
     ),
     "$defs": {"nested": parts.NESTED},

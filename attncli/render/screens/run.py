@@ -14,14 +14,15 @@ from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.header import counted, header, tokens_part
+from attncli.render.screens.overview import average_part, left_out, overview_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "shapes", "maps", "scores", "weights", "output", "links")
-"""Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+PARTS = ("header", "tokens", "shapes", "overview", "maps", "scores", "weights", "output", "links", "average")
+"""Every part, in the order of the screen. All that the document has are shown unless the view names some."""
 
 
 MAPS = 24
@@ -42,7 +43,20 @@ def run_screen(document: Document, view: View) -> Lines:
 def _wanted(part: str, document: Document, view: View) -> bool:
     if view.show is not None:
         return part in view.show
-    return part != "maps" or len(_heads(document)) > 1
+    several = len({entry["layer"] for entry in document.get("overview", ())}) > 1
+    match part:
+        case "overview":
+            return several
+        case "shapes":
+            return not several
+        case "maps":
+            return 1 < len(_heads(document)) <= MAPS
+        case "average":
+            return "average" in document and len(document.get("overview", ())) > 1
+        case "scores" | "weights" | "output":
+            return bool(document["layers"])
+        case _:
+            return True
 
 
 def _part(part: str, document: Document, view: View) -> Lines:
@@ -56,9 +70,14 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return shapes_part(document["shapes"], view)
         case "maps":
             return maps_part(document, view)
+        case "overview":
+            return overview_part(document, view) if document.get("overview") else remark("no overview in this document", view)
+        case "average":
+            return average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
-            return links(document["links"], [token["text"] for token in tokens], view, title="strongest links", note=note)
+            found = links(document["links"], [token["text"] for token in tokens], view, title="strongest links", note=note)
+            return stack((found, remark(left_out(document), view)))
         case _:
             return tables_part(part, document, view)
 

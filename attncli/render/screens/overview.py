@@ -1,0 +1,49 @@
+"""Parts of a run's screen that look over all layers and heads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.links import links
+from attncli.render.lines import Lines
+from attncli.render.matrix import matrix
+from attncli.render.safe import safe
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+
+def overview_part(document: Document, view: View) -> Lines:
+    """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
+    entries = document["overview"]
+    layers, heads = (sorted({entry[name] for entry in entries}) for name in ("layer", "head"))
+    grid = np.full((len(layers), len(heads)), np.nan)
+    for entry in entries:
+        if entry["link"] is not None:
+            grid[layers.index(entry["layer"]), heads.index(entry["head"])] = entry["link"]["weight"]
+    of = ""
+    if document.get("queries"):
+        token = document["tokens"][document["queries"][0]]
+        of = f" of {token['index']} {safe(token['text'], ascii=view.ascii)}"
+    note = f"weight of each head's strongest link{of}; rows: layers, columns: heads"
+    rows, columns = ["layer"] * len(layers), ["head"] * len(heads)
+    return matrix(grid, rows, columns, view, title="overview", note=note, row_numbers=layers, column_numbers=heads)
+
+
+def average_part(document: Document, view: View) -> Lines:
+    """Where the query looks on average over the layers and heads that ran."""
+    query = document["queries"][0]
+    texts = [token["text"] for token in document["tokens"]]
+    order = sorted(range(len(texts)), key=lambda key: (-document["average"][key], key))[: view.top]
+    found = [{"layer": 0, "head": 0, "query": query, "key": key, "weight": document["average"][key]} for key in order]
+    return links(found, texts, view, title="on average", note="mean weight over all layers and heads that ran, every key counted")
+
+
+def left_out(document: Document) -> str:
+    """What kinds of link are left out, in words; "" if none are."""
+    names: Sequence[str] = document.get("links_leave_out") or ()
+    words = {"special": "special tokens", "self": "self", "neighbours": "immediate neighbours", "first": "the first token"}
+    return f"left out: {', '.join(words[name] for name in names)} (--all-links shows all)" if names else ""
