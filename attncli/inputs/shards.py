@@ -46,7 +46,7 @@ def guarded(folder: Path, name: str) -> Path:
     """The file `name` of a folder with its symbolic links followed; it need not exist.
 
     folder: already resolved. Links may lead to files of the folder itself or, in a hub cache
-    (models--…/snapshots/REVISION), to the cache's own blobs. Raises InputError for any other link.
+    (models--…/snapshots/REVISION), to the cache's blobs. Raises InputError for any other link.
     """
     try:
         target = (folder / name).resolve()
@@ -54,7 +54,9 @@ def guarded(folder: Path, name: str) -> Path:
         raise InputError("this link leads nowhere", where=str(folder / name)) from error
     allowed = [folder]
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith(("models--", "datasets--")):
-        allowed.append((folder.parent.parent / "blobs").resolve())
+        repository = folder.parent.parent
+        # the repository's own blobs, and the store that repositories of one cache share
+        allowed += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
     if not any(target.is_relative_to(root) for root in allowed):
         raise InputError(
             f"{name!r} is a link that leaves its folder", where=str(folder), expected="a file", hint="give the folder that holds the files"

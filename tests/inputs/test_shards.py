@@ -98,6 +98,10 @@ def test_a_hub_caches_own_links_work(tmp_path: Path) -> None:
     (snapshot / "config.json").symlink_to("../../blobs/1")
     (snapshot / "model.safetensors").symlink_to("../../blobs/2")
     assert np.array_equal(Checkpoint.open(snapshot).read("a"), ONE)
+    shared = tmp_path / "hub" / "blobs" / "ab"
+    shared.mkdir(parents=True)
+    (repository / "blobs" / "2").rename(shared / "2")
+    (repository / "blobs" / "2").symlink_to("../../blobs/ab/2")
     (tmp_path / "link").symlink_to(snapshot)
     assert np.array_equal(Checkpoint.open(tmp_path / "link").read("a"), ONE)
     (snapshot / "config.json").unlink()

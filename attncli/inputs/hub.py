@@ -1,0 +1,64 @@
+"""From the name of a model to a folder that holds it: a folder, the hub's local cache, or the hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from attncli.errors import AttnError, InputError
+from attncli.inputs.hub_cache import HubId, cache_folder, cached
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found."""
+
+    folder: Path
+    name: str
+    revision: str | None
+    source: Literal["folder", "package", "cache", "hub"]
+
+
+def resolve(name: str, *, variables: Mapping[str, str] = os.environ, note: Callable[[str], None] = lambda message: None) -> Resolved:
+    """The folder of a model.
+
+    name: a folder, or a hub id `owner/name[@revision]`. A folder of that name comes first. A model that is in the
+    local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
+    note: told what is being fetched. Raises InputError, UnsupportedError as `download.download`.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return Resolved(folder, name, None, "folder")
+    wanted = HubId.parse(name)
+    if wanted is None or folder.exists():
+        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise InputError(what, where=name, expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]")
+    cache = cache_folder(variables)
+    found = cached(cache, wanted)
+    if found is not None and not found.missing:
+        return Resolved(found.folder, name, found.commit, "cache")
+    # without its weights a model is of no use; without a tokenizer it still runs on token ids
+    usable = found is not None and all(file == "tokenizer.json" for file in found.missing)
+    if is_offline(variables):
+        if found is not None and usable:
+            return Resolved(found.folder, name, found.commit, "cache")
+        lacks = f"lacks {found.missing[0]} of {wanted}" if found is not None else f"does not hold {wanted}"
+        hint = "unset HF_HUB_OFFLINE, or --model FOLDER"
+        raise InputError(f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it", where=str(cache), hint=hint)
+    from attncli.inputs.download import download
+
+    try:
+        fetched = download(wanted, cache, variables, note)
+    except AttnError:
+        if found is not None and usable:
+            return Resolved(found.folder, name, found.commit, "cache")
+        raise
+    return Resolved(fetched, name, fetched.name, "hub")
+
+
+def is_offline(variables: Mapping[str, str]) -> bool:
+    """Whether the person forbids using the network, as the hub's own library reads it."""
+    return any(variables.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
