@@ -36,11 +36,12 @@ def vectors(
     slot = 1 + max(len(write(float(bound(found)))) for bound in (np.nanmin, np.nanmax)) if np.isfinite(found).any() else 4
     slot = max(slot, 1 + len(str(found.shape[1] - 1)))
     norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
-    room = view.width - index - 1 - name - norm
+    left = index + 1 + name + 1
+    room = view.width - left - norm
     shown_rows: Shown = list(range(len(names))) if view.full else ends(len(names), ROWS)
 
     def panel(columns: Shown) -> Lines:
-        head: list[Piece] = [(" " * (index + 1 + name), "")]
+        head: list[Piece] = [(" " * left, "")]
         head += [(pad(".." if view.ascii else "…", GAP, "right") if at is None else pad(str(at), slot, "right"), FAINT) for at in columns]
         out = [(*head, (pad("|x|", norm, "right"), FAINT))]
         for row in shown_rows:
@@ -48,7 +49,7 @@ def vectors(
                 out.append(((pad("⋮" if not view.ascii else ":", index, "right"), FAINT),))
                 continue
             pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
-            pieces.append((pad(cut(names[row], name, ascii=view.ascii), name), ""))
+            pieces.append((pad(cut(names[row], name, ascii=view.ascii), name + 1), ""))
             pieces += [(" " * GAP if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns]
             out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
         return Lines(tuple(out))
