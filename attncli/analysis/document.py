@@ -39,6 +39,11 @@ def token_rows(tokens: Iterable[Token]) -> list[Document]:
     ]
 
 
+def notes(model: Model) -> list[str]:
+    """What a reader must know about the weights: how a file was read, what loading found odd."""
+    return [*model.identity.notes, *model.warnings]
+
+
 def model_part(model: Model) -> Document:
     """Which weights ran and their sizes; heads and widths are those of layer 0."""
     first, identity = model.spec.blocks[0].attention, model.identity

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header
+from attncli.analysis.document import Document, empty_rows, header, notes
 from attncli.analysis.links import Links
 from attncli.analysis.measure import Measured, measure
 from attncli.analysis.metrics import DEFAULT
@@ -61,7 +61,7 @@ def heads_document(model: Model, text: str, tokens: Sequence[Token], wanted: Com
         empty += empty_rows(backend, trace, heads)
         average = weights.mean(0)
     shown = {"weights": average} if wanted.maps and average is not None else None
-    return document | {"heads": found, "average": shown, "empty_rows": empty, "warnings": []}
+    return document | {"heads": found, "average": shown, "empty_rows": empty, "warnings": notes(model)}
 
 
 def _numbers(measured: dict[str, Measured], place: int, which: str) -> Document:

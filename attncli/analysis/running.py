@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, layer_part, shape_rows
+from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, shape_rows
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.inputs.token import Token
@@ -98,7 +98,7 @@ def run_document(
         document["average"] = np.mean(averages, 0)
     if learned and not wanted.all_links:
         document["links_leave_out"] = list(LEFT_OUT)
-    document |= {"empty_rows": empty, "warnings": list(model.warnings)}
+    document |= {"empty_rows": empty, "warnings": notes(model)}
     return document
 
 

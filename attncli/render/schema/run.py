@@ -50,7 +50,7 @@ SCHEMA = {
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,
         },
-        optional=("queries", "average", "links_leave_out"),
+        optional=("overview", "queries", "average", "links_leave_out"),
         says="Attention on one text. Positions, layers and heads count from 0.",
     ),
     "$defs": {"nested": parts.NESTED},
