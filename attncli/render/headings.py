@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, flow, line, stack
+from attncli.render.prose import wrap
 from attncli.render.safe import cells
 from attncli.render.view import View
 
@@ -22,5 +23,6 @@ def heading(title: str, note: str, view: View) -> Lines:
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
-    """A sentence of ours, broken at blanks to the view's width. Nothing for ""."""
-    return flow([(word, style) for word in spell(text, ascii=view.ascii).split(" ") if word], width=view.width, gap=" ", ascii=view.ascii)
+    """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
+    rows = wrap(spell(text, ascii=view.ascii), view.width, ascii=view.ascii)
+    return stack(line((row, style)) for row in rows)

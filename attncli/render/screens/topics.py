@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from attncli.render.glyphs import spell
@@ -14,6 +15,7 @@ from attncli.render.links import bar
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
+from attncli.render.prose import wrap
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
 from attncli.render.sums import adding_digits
@@ -133,15 +135,21 @@ def order_screen(document: Document, view: View) -> Lines:
 
 
 def metric_screen(document: Document, view: View) -> Lines:
-    """What a metric means and its value where it is known."""
-    parts = [
-        fact(say(view, f"metric.{name}")[:10], [spell(document[name], ascii=view.ascii)], view)
-        for name in ("formula", "range", "unit", "exclusions", "source")
-        if document[name]
-    ]
-    values = [["G", _fixed(document["golden"], view)], [say(view, "metric.uniform"), _fixed(document["uniform"], view)]]
-    body = table(["", document["name"]], values, view, align=["left", "right"], title=say(view, "metric.example"))
-    return spaced((heading(document["name"], document["says"], view), stack(parts), body))
+    """What a metric means, and its value for the example matrix and for uniform attention."""
+    fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
+    parts = [fact(say(view, f"metric.{name}"), wrap(spell(document[name], ascii=view.ascii), view.width - 12), view) for name in fields if document[name]]
+    example = document["example"]
+    texts = [str(at) for at in range(len(example["weights"]))]
+    seen = [[weight if key <= query else None for key, weight in enumerate(row)] for query, row in enumerate(example["weights"])]
+    drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
+    values = [[say(view, "metric.value"), _value(example["value"], view)], [say(view, "metric.uniform"), _value(example["uniform"], view)]]
+    body = table(["", document["name"]], values, view, align=["left", "right"])
+    left = say(view, "metric.left", example["rows"], len(texts))
+    return spaced((heading(document["name"], document["says"], view), stack(parts), drawn, stack((body, remark(left, view)))))
+
+
+def _value(value: float | None, view: View) -> str:
+    return "-" if value is None else _fixed(value, view)
 
 
 def _fixed(value: float | None, view: View, digits: int | None = None) -> str:
@@ -180,8 +188,10 @@ def _order_rows(document: Document) -> Iterable[list[object]]:
 
 def _metric_rows(document: Document) -> Iterable[list[object]]:
     yield ["field", "value"]
-    for name in ("name", "formula", "range", "unit", "exclusions", "source", "golden", "uniform"):
+    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
         yield [name, document[name]]
+    yield ["value", document["example"]["value"]]
+    yield ["uniform", document["example"]["uniform"]]
 
 
 SCREENS: Mapping[str, Callable[[Document, View], Lines]] = {

@@ -1,0 +1,114 @@
+"""What a mask shows: pairs, share, keys per query, empty rows and a map, counted by rows so that nothing is n × n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.attention.chance import normal
+from attncli.attention.hashing import bind
+from attncli.attention.mask import Mask, check_size, shows_all, span, visible
+from attncli.attention.mask_spec import describe, spec_text
+from attncli.errors import LimitError
+
+MAP = 64
+"""Most rows and columns of a map; larger masks are pooled."""
+MOST_PAIRS = 5 * 10**8
+"""Pairs that are looked at one by one; more would take minutes."""
+CELLS = 2**22
+HASHED_WIDTH = 64
+"""Width of the seeded random vectors that an `lsh` mask without a text is drawn for."""
+
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Count:
+    """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs per cell."""
+
+    per_query: np.ndarray[Any, Any]
+    per_key: np.ndarray[Any, Any]
+    cells: np.ndarray[Any, Any]
+    block: int
+
+
+def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
+    """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and keys."""
+    vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
+    return bind(mask, vectors[:, :queries], vectors[:, :keys], NumpyBackend("float64"))
+
+
+def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
+    """Blocks of rows as (first row, low, high, booleans [row, low..high-1]); nothing outside low..high is visible.
+
+    A mask that differs by head is that of its first head. Raises InputError for a mask that does
+    not fit, LimitError for more than `MOST_PAIRS` candidate pairs.
+    """
+    check_size(mask, queries, keys)
+    backend = NumpyBackend("float64")
+    looked, start = 0, 0
+    while start < queries:
+        low, high = span(mask, start, start, keys)
+        stop = min(start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries)
+        low, high = span(mask, start, stop - 1, keys)
+        looked += (stop - start) * (high - low)
+        if looked > MOST_PAIRS:
+            raise LimitError(
+                f"this mask has more than {MOST_PAIRS:,} pairs to look at for {queries} queries and {keys} keys",
+                expected="a smaller -n",
+                hint=f"attn cost -n {queries} counts pairs without looking at each",
+            )
+        i, j = np.arange(start, stop)[:, None], np.arange(low, high)[None, :]
+        found = visible(mask, i, j, keys=keys, backend=backend)
+        found = found[0] if found.ndim > 2 else found
+        yield start, low, high, np.broadcast_to(found, (stop - start, high - low))
+        start = stop
+
+
+def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Count:
+    """Count what a bound mask shows. most: rows and columns of the map at most."""
+    block = max(-(-max(queries, keys) // most), 1)
+    per_query, per_key = np.zeros(queries, np.int64), np.zeros(keys, np.int64)
+    cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
+    for start, low, high, seen in visible_rows(mask, queries, keys):
+        if low == high:
+            continue
+        per_query[start : start + len(seen)] = seen.sum(axis=1)
+        per_key[low:high] += seen.sum(axis=0)
+        pooled = np.add.reduceat(seen, _edges(low, high, block), axis=1, dtype=np.int64)
+        rows = np.add.reduceat(pooled, _edges(start, start + len(seen), block), axis=0)
+        top, left = start // block, low // block
+        cells[top : top + rows.shape[0], left : left + rows.shape[1]] += rows
+    return Count(per_query, per_key, cells, block)
+
+
+def _edges(first: int, last: int, block: int) -> list[int]:
+    """Where blocks begin within first..last-1, counted from `first`."""
+    return [0, *range(block - first % block, last - first, block)]
+
+
+def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> Document:
+    """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of their pairs."""
+    found = count(bound(mask, queries, keys, seed), queries, keys)
+    pairs = int(found.per_query.sum())
+    heights, widths = (np.diff([*range(0, size, found.block), size]) for size in (queries, keys))
+    return {
+        "spec": spec_text(mask),
+        "says": {"en": describe(mask), "zh": describe(mask, lang="zh")},
+        "everything": shows_all(mask),
+        "pairs": pairs,
+        "share": pairs / (queries * keys),
+        "keys_per_query": {
+            "least": int(found.per_query.min()),
+            "mean": pairs / queries,
+            "most": int(found.per_query.max()),
+        },
+        "empty_rows": [int(at) for at in np.flatnonzero(found.per_query == 0)],
+        "unseen_keys": [int(at) for at in np.flatnonzero(found.per_key == 0)],
+        "map": {"block": found.block, "share": found.cells / np.outer(heights, widths)},
+    }

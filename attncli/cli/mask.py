@@ -1,0 +1,95 @@
+"""`attn mask`: masks drawn, described and combined."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.explain_options import LangOption, language, one
+from attncli.cli.options import ATTENTION, MODEL, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.output import Environment
+from attncli.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.masks import Bias
+    from attncli.attention.mask import Mask
+    from attncli.models.model import Model
+
+POSITIONS = 16
+HEADS = 8
+
+
+def mask(
+    ctx: typer.Context,
+    output: OutputOptions,
+    spec: Annotated[list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False)] = None,
+    n: Annotated[int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION)] = None,
+    bias: Annotated[
+        str | None, option("--bias", help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.", panel=ATTENTION)
+    ] = None,
+    num_heads: Annotated[int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION)] = HEADS,
+    head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION)] = 0,
+    seed: Annotated[int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION)] = 0,
+    model: Annotated[str | None, option("--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR")] = None,
+    layer: Annotated[str | None, option("--layer", help="The layer, counted from 0. [default: 0]", panel=MODEL, metavar="L")] = None,
+    lang: LangOption = "en",
+) -> None:
+    """Draw and describe masks and their combinations, before and after a score bias.
+
+    attn mask causal window:3 -n 12
+
+    attn mask "window:2,2|global:0"
+
+    attn mask causal --bias alibi --head 3
+    """
+    from attncli.analysis.masks import BIASES, check_n, gallery_document, mask_document
+    from attncli.render.screens.mask import PARTS, mask_rows, mask_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
+    if bias is not None and (bias not in BIASES or model is not None):
+        what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
+        raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}", expected="a whole number from 0")
+    if layer is not None and model is None:
+        raise UsageError("--layer needs --model", expected="--model NAME --layer L")
+    masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
+    count = _positions(masks) if n is None else n
+    check_n(count)
+    loaded = None if model is None else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
+    at = 0 if loaded is None else one(request.numbers(None if layer is None else [layer], "layer", len(loaded.spec.blocks)), "layer")
+    if loaded is not None:
+        masks = [loaded.spec.blocks[at].attention.mask, *masks]
+    if not masks and bias is None:
+        document = gallery_document(count, seed=seed)
+    else:
+        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=_bias(bias, loaded, at, head, num_heads, count), model=loaded)
+    answer.give([document], mask_screen, mask_rows, output, environment, how)
+
+
+def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:
+    from attncli.analysis.masks import model_bias, named_bias
+
+    if model is not None:
+        return model_bias(model, layer, head, n - 1)
+    return None if name is None else named_bias(name, head, heads, n - 1)
+
+
+def _positions(masks: list[Mask]) -> int:
+    """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
+    from attncli.attention.mask import Given
+
+    sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, Given)}
+    if len(sizes) > 1:
+        told = " and ".join(f"{Path(name).name} {size}" for size, name in sizes.items())
+        raise InputError(f"the mask files have different numbers of keys: {told}", expected="one size")
+    return next(iter(sizes), POSITIONS)
+
+
+app = command_app(mask)
