@@ -116,7 +116,9 @@ def model(
     if name is not None:
         return _checkpoint(name, asked, attention, compute, tokenizer)
     if asked.weights is not None:
-        return weight_file(environment, asked, attention, compute, tokenizer or "word")
+        from attncli.cli.weight_option import file_model
+
+        return file_model(environment, asked, asked.weights, attention, compute, tokenizer or "word")
     return _toy(environment, asked, attention, compute, tokenizer or "word", heads)
 
 
@@ -199,62 +201,6 @@ def _toy(
     )
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embeddings(asked))
-
-
-def weight_file(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str
-) -> Model:
-    """The model that `--weights` names; its seed is the one asked for, else the file's."""
-    from attncli.arrays.backend import choose
-    from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.layouts.layout import Asked
-    from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.weight_file import Around, model_of
-
-    assert asked.weights is not None
-    found = read_weight_file(asked.weights, Asked(asked.d_model, asked.num_heads, asked.d_k, asked.d_v))
-    seed = seed_of(asked, environment)[0] if asked.seed is not None else found.seed or 0
-    around = Around(
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        position=attention.position or "none",
-        scale=attention.scale,
-        softcap=attention.softcap,
-        mask=mask(attention.mask, seed),
-        bias=asked.bias,
-        output_projection=asked.output_projection,
-        seed=seed,
-        embedding=embeddings(asked),
-    )
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return model_of(found, asked.weights.name, tokenizer_named(tokenizer), backend, around)
-
-
-def _from_file(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str
-) -> Model:
-    from attncli.arrays.backend import choose
-    from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.layouts.layout import Asked
-    from attncli.models.weight_file import Around, load_weights
-
-    assert asked.weights is not None
-    seed = None if asked.seed is None else seed_of(asked, environment)[0]
-    around = Around(
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        position=attention.position or "none",
-        scale=attention.scale,
-        softcap=attention.softcap,
-        mask=mask(attention.mask, seed or 0),
-        bias=asked.bias,
-        output_projection=asked.output_projection,
-        seed=seed,
-        embedding=embeddings(asked),
-    )
-    sizes = Asked(asked.d_model, asked.num_heads, asked.d_k, asked.d_v)
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return load_weights(asked.weights, tokenizer_named(tokenizer), backend, asked=sizes, around=around)
 
 
 def embeddings(asked: ModelOptions) -> NDArray | None:

@@ -24,7 +24,6 @@ class Identity:
     source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
     weights; None where computing it would mean reading weights the run does not need.
     layout: how a weight file spells its tensors, in words; None for the others.
-    notes: what a reader must know about how the weights were read; every document repeats it.
     """
 
     source: str
@@ -33,7 +32,6 @@ class Identity:
     seed: int | None = None
     digest: str | None = None
     layout: str | None = None
-    notes: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -88,8 +88,15 @@ def model_of(found: Recognised, name: str, tokenizer: Tokenizer, backend: Backen
     store = ToyStore(spec, found.weights, seed, around.embedding, found.vocabulary)
     notes = (found.scale.says, *found.notes) if found.scale and around.scale is None else found.notes
     drawn = (around.embedding is None and found.vocabulary is None) or around.position == "learned"
-    identity = Identity("file", name, None if found.canonical else found.layout, seed, digest(found.weights), found.layout, notes)
-    return Model(spec, store, tokenizer, backend, identity)
+    identity = Identity(
+        "file",
+        name=name,
+        family=None if found.canonical else found.layout,
+        seed=seed if drawn or found.seed is not None else None,
+        digest=digest(found.weights),
+        layout=found.layout,
+    )
+    return Model(spec, store, tokenizer, backend, identity, warnings=notes)
 
 
 def _check_residual(weights: Mapping[str, np.ndarray[Any, Any]], settings: Settings) -> None:

@@ -1,0 +1,44 @@
+"""`--weights FILE`: the model that a weight file and the options around it describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attncli.cli import request
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.models.model import Model
+
+
+def file_model(
+    environment: Environment, asked: ModelOptions, path: Path, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str
+) -> Model:
+    """The model in a weight file. Embeddings that it does not hold come from the seed asked for, else from the file's.
+
+    Raises InputError for a file that cannot be understood, UsageError where an option contradicts it.
+    """
+    from attncli.arrays.backend import choose
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+    from attncli.models.layouts.layout import Asked
+    from attncli.models.layouts.recognise import read_weight_file
+    from attncli.models.weight_file import Around, model_of
+
+    found = read_weight_file(path, Asked(asked.d_model, asked.num_heads, asked.d_k, asked.d_v))
+    seed = request.seed_of(asked, environment)[0] if asked.seed is not None else found.seed or 0
+    around = Around(
+        residual=asked.residual,
+        layer_norm=asked.layer_norm,
+        position=attention.position or "none",
+        scale=attention.scale,
+        softcap=attention.softcap,
+        mask=request.mask(attention.mask, seed),
+        bias=asked.bias,
+        output_projection=asked.output_projection,
+        seed=seed,
+        embedding=request.embeddings(asked),
+    )
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    return model_of(found, path.name, tokenizer_named(tokenizer), backend, around)
