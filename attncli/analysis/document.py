@@ -41,7 +41,7 @@ def token_rows(tokens: Iterable[Token]) -> list[Document]:
 
 def notes(model: Model) -> list[str]:
     """What a reader must know about the weights: how a file was read, what loading found odd."""
-    return [*model.identity.notes, *model.warnings]
+    return list(model.warnings)
 
 
 def model_part(model: Model) -> Document:
