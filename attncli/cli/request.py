@@ -182,8 +182,6 @@ def _toy(
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.toy import Settings, seeded_model
 
-    if asked.weights is not None:
-        return _from_file(environment, asked, attention, compute, tokenizer)
     seed, source = seed_of(asked, environment)
     settings = Settings(
         d_model=64 if asked.d_model is None else asked.d_model,
