@@ -15,7 +15,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.attention.arguments import checked
 from attncli.attention.attend import Rule, attend
 from attncli.attention.hashing import bind
-from attncli.attention.mask import Everywhere, Mask, both
+from attncli.attention.mask import Everywhere, Mask, both, shows_all
 from attncli.attention.mask_spec import spec_text
 from attncli.attention.trace import SQUARE, AttentionTrace, shapes_of
 from attncli.errors import InputError, UsageError
@@ -125,12 +125,15 @@ def tensors_document(
             if stages:
                 part["stages"] = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
             parts.append(part)
-            links += _largest(head, part["weights"], top)
+            links += _largest(list(place), head, part["weights"], top)
             empties += [{"layer": 0, "head": head, "query": int(query)} for query in np.flatnonzero(empty[place][head])]
         batch.append({"index": list(place), "heads": parts})
     names = [f"batch {axis}" if len(lead) > 1 else "batch" for axis in range(len(lead))]
     shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v, **{name: getattr(trace, name) for name in SQUARE}, "mixed": trace.mixed}
-    shapes = shapes_of({name: array for name, array in shown.items() if array is not None}, leading=tuple(names))
+    rule = arrays.rule
+    masked = [rule.given, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+    absent = {"capped": rule.softcap is None, "biased": rule.bias is None, "masked": all(part is None for part in masked)}
+    shapes = shapes_of({name: array for name, array in shown.items() if not absent.get(name, False)}, leading=tuple(names))
     return {
         "schema": "attn.tensors/1",
         "version": __version__,
@@ -145,18 +148,19 @@ def tensors_document(
             "scale": arrays.rule.scale, "softcap": arrays.rule.softcap, "mask": spec_text(mask), "position": "none",
             "backend": backend.name, "dtype": backend.dtype,
         },
-        "shapes": [{"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula} for row in shapes],
+        "shapes": [{"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": "given" if row.step in ROLES else row.formula}
+                   for row in shapes],
         "batch": batch,
-        "links": sorted(links, key=lambda link: (-link["weight"], link["head"], link["query"], link["key"]))[:top],
+        "links": sorted(links, key=lambda link: (-link["weight"], link["index"], link["head"], link["query"], link["key"]))[:top],
         "empty_rows": empties,
         "warnings": [],
     }  # fmt: skip
 
 
-def _largest(head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:
+def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:
     flat = np.nan_to_num(weights).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:top]
     return [
-        {"layer": 0, "head": head, "query": int(at // weights.shape[-1]), "key": int(at % weights.shape[-1]), "weight": float(flat[at])}
+        {"index": index, "head": head, "query": int(at // weights.shape[-1]), "key": int(at % weights.shape[-1]), "weight": float(flat[at])}
         for at in order
     ]

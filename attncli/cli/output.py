@@ -100,11 +100,11 @@ class Environment:
         from attncli.render.safe import safe
 
         if self.machine:
-            from attncli.render.records import json_bytes
+            from attncli.render.records import ndjson_line
 
             message = "; ".join(part for part in (error.what, error.where, error.expected and f"expected {error.expected}") if part)
             document = {"error": {"code": int(error.exit_code), "message": message, "hint": error.hint or None}}
-            self.stderr.write(json_bytes(document).decode())
+            self.stderr.write(ndjson_line(document).decode())
         else:
             told = (("error", error.what), ("where", error.where), ("expected", error.expected), ("try", error.hint))
             self.stderr.write("".join(f"{name}: {safe(value)}\n" for name, value in told if value))

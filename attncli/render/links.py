@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
@@ -34,19 +34,20 @@ def links(
     keys: Sequence[str] | None = None,
     title: str = "",
     note: str = "",
+    place: Callable[[Mapping[str, Any]], str] = lambda link: f"L{link['layer']} H{link['head']}",
 ) -> Lines:
     """Links, `view.top` of them in the order given: layer and head where they differ, `it → animal`, weight, bar from 0 to 1.
 
     found: objects with layer, head, query, key, weight. queries, keys: the token texts by position; keys
-    are the queries where None. No links: "(none)".
+    are the queries where None. place: how a link's layer and head are named. No links: "(none)".
     """
     top = heading(title, note, view)
     shown = found if view.full else found[: view.top]
     if not shown:
         return stack((top, remark("(none)", view)))
-    places = {(link["layer"], link["head"]) for link in found}
+    places = {place(link) for link in found}
     name = max((view.width - 30) // 2, 4)
-    rows = [_parts(link, queries, keys or queries, name, view, located=len(places) > 1) for link in shown]
+    rows = [_parts(link, queries, keys or queries, name, view, place(link) if len(places) > 1 else "") for link in shown]
     widths = [max(cells(row[at]) for row in rows) for at in range(3)]
     write = writer([link["weight"] for link in shown], view.precision)
     arrow = spell(" → ", ascii=view.ascii)
@@ -54,9 +55,9 @@ def links(
     digits = max(map(len, numbers))
     room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
     lines: list[Line] = []
-    for link, (place, query, key), number in zip(shown, rows, numbers, strict=True):
+    for link, (located, query, key), number in zip(shown, rows, numbers, strict=True):
         drawn = bar(link["weight"], room, ascii=view.ascii) if room >= 4 else ""
-        where = pad(place, widths[0]) + ("  " if widths[0] else "")
+        where = pad(located, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
         lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), (drawn, "cyan")))
     left = f"{len(shown)} of {len(found)} links shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
@@ -64,10 +65,7 @@ def links(
     return finished(block, view)
 
 
-def _parts(
-    link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, *, located: bool
-) -> tuple[str, str, str]:
-    place = f"L{link['layer']} H{link['head']}" if located else ""
+def _parts(link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str) -> tuple[str, str, str]:
     query = cut(label(queries[link["query"]], ascii=view.ascii), name, ascii=view.ascii)
     key = cut(label(keys[link["key"]], ascii=view.ascii), name, ascii=view.ascii)
     return place, f"{link['query']} {query}", f"{link['key']} {key}"

@@ -44,7 +44,9 @@ SCHEMA = {
             ),
             "layers": parts.listed(LAYER),
             "links": parts.listed(parts.LINK, "The strongest links, strongest first."),
-            "average": parts.described(parts.VECTOR, "[key], with --query: its row of weights, averaged over the layers and heads that ran."),
+            "average": parts.described(
+                parts.VECTOR, "[key], with --query: its row of weights, averaged over the layers and heads that ran."
+            ),
             "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."),
             "queries": parts.listed(parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."),
             "empty_rows": parts.EMPTY_ROWS,

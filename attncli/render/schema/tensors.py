@@ -17,6 +17,9 @@ HEAD = parts.record(
 BATCH = parts.record(
     {"index": parts.described(parts.listed(parts.COUNT), "Place on the leading axes; empty without any."), "heads": parts.listed(HEAD)}
 )
+LINK = parts.record(
+    {"index": BATCH["properties"]["index"], "head": parts.COUNT, "query": parts.COUNT, "key": parts.COUNT, "weight": parts.WEIGHT}
+)
 SCHEMA = {
     **parts.record(
         {
@@ -29,7 +32,7 @@ SCHEMA = {
             "attention": parts.ATTENTION,
             "shapes": parts.SHAPES,
             "batch": parts.listed(BATCH, "One entry per place on the leading axes."),
-            "links": parts.listed(parts.LINK, "The strongest links, strongest first."),
+            "links": parts.listed(LINK, "The strongest links over all batch entries, strongest first."),
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,
         },

@@ -7,9 +7,9 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, line, spaced, stack, unstyled
+from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.links import links
-from attncli.render.matrix import matrix
+from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
 from attncli.render.screens.header import counted, fact, warning
@@ -26,8 +26,7 @@ PARTS = ("header", "shapes", "scores", "weights", "output", "links")
 def tensors_screen(document: Document, view: View) -> Lines:
     """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
     blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
-    block = clipped(spaced(blocks), view.width, ascii=view.ascii)
-    return block if view.color else unstyled(block)
+    return finished(spaced(blocks), view)
 
 
 def tensors_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -47,8 +46,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "shapes":
             return shapes_part(document["shapes"], view)
         case "links":
-            names = [str(at) for at in range(max(document["queries"], document["keys"]))]
-            return links(document["links"], names, view, title="strongest links", note="positions; bars from 0 to 1")
+            queries, keys = (["query"] * document["queries"], ["key"] * document["keys"])
+            return links(document["links"], queries, view, keys=keys, title="strongest links", note="bars from 0 to 1", place=_place)
         case _:
             shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
@@ -80,10 +79,15 @@ def _header(document: Document, view: View) -> Lines:
     )
 
 
+def _place(link: Document) -> str:
+    return (f"batch {','.join(map(str, link['index']))} " if link["index"] else "") + f"H{link['head']}"
+
+
 def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines:
     place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head['head']}"
     rows = [f"q{at}" for at in range(len(head["weights"]))]
     columns = [f"k{at}" for at in range(len(head["weights"][0]))]
     if part == "output":
         return vectors(head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values")
-    return matrix(head[part], rows, columns, view, title=part, note=f"{place}; rows: queries, columns: keys")
+    values = visible(head["weights"], head["scores"]) if part == "weights" else head[part]
+    return matrix(values, rows, columns, view, title=part, note=f"{place}; rows: queries, columns: keys")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, line, spaced, stack, unstyled
+from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.safe import cut, label, safe
 from attncli.render.screens.header import counted
 from attncli.render.tables import table
@@ -26,8 +26,7 @@ def tokens_screen(document: Document, view: View) -> Lines:
     title = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=title)
     notes = stack(remark("! " + said, view, style="yellow") for said in document["warnings"])
-    block = clipped(spaced((line((text, "bold")), body, notes)), view.width, ascii=view.ascii)
-    return block if view.color else unstyled(block)
+    return finished(spaced((line((text, "bold")), body, notes)), view)
 
 
 def tokens_rows(document: Document) -> Iterator[Sequence[object]]:
