@@ -11,10 +11,11 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
+from attncli.attention.feed_forward import feed_forward, linear
 from attncli.attention.hashing import bind
 from attncli.attention.mask import check_size
 from attncli.attention.position import alibi, alibi_slopes, rotate, rotation, t5_bucket
-from attncli.attention.spec import Activation, Alibi, Attention, Block, Mlp, Norm, Place, RelativeBuckets, Rope
+from attncli.attention.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
 from attncli.attention.trace import SQUARE, LayerTrace
 
 
@@ -69,7 +70,7 @@ def run_block(backend: Backend, block: Block, weights: Weights, hidden: Array, c
     cross = None
     if block.parallel and block.mlp is not None:
         other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
-        state = hidden + out + mlp(backend, block.mlp, weights, other)
+        state = hidden + out + feed_forward(backend, block.mlp, weights, other)
     else:
         state = hidden + out if block.residual else out
         if block.residual:
@@ -85,7 +86,7 @@ def run_block(backend: Backend, block: Block, weights: Weights, hidden: Array, c
             cross = LayerTrace(layer, inner, inner_empty, state, after)
             state = after
         if block.mlp is not None:
-            result = normed("mlp.out", mlp(backend, block.mlp, weights, normed("mlp.in", state)))
+            result = normed("mlp.out", feed_forward(backend, block.mlp, weights, normed("mlp.in", state)))
             state = normed("mlp.sum", state + result)
     return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
 
@@ -132,7 +133,7 @@ def project(
     if spec.qk_norm is not None and spec.qk_norm.over == "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
-    if spec.qk_norm is not None and spec.qk_norm.over == "head":
+    if spec.qk_norm is not None and spec.qk_norm.over != "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in rotation(spec.position, context.positions, context.length))
@@ -181,15 +182,6 @@ def _bucket_bias(backend: Backend, spec: RelativeBuckets, table: Array, i: Array
     return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
 
 
-def linear(backend: Backend, weights: Weights, name: str, x: Array) -> Array | None:
-    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such weight."""
-    weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
-    if weight is None:
-        return None
-    product = backend.matmul(x, backend.transpose(weight))
-    return product if bias is None else product + bias
-
-
 def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
     """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
     dtype = backend.dtype_of(x)
@@ -203,42 +195,16 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
     return backend.cast(scaled if bias is None else scaled + bias, dtype)
 
 
-def mlp(backend: Backend, spec: Mlp, weights: Weights, x: Array) -> Array:
-    """The feed-forward part, [..., token, width] to the same shape."""
-    up = linear(backend, weights, "mlp.up", x)
-    if spec.gated:
-        inner = activate(backend, spec.activation, linear(backend, weights, "mlp.gate", x)) * up
-    else:
-        inner = activate(backend, spec.activation, up)
-    return linear(backend, weights, "mlp.down", inner)
-
-
-def activate(backend: Backend, kind: Activation, x: Array) -> Array:
-    """The activation function, entrywise. Source for gelu: Hendrycks and Gimpel, 2016."""
-    match kind:
-        case "gelu":
-            return x * 0.5 * (1.0 + backend.erf(x * 0.5**0.5))
-        case "gelu_tanh":
-            return x * 0.5 * (1.0 + backend.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
-        case "relu":
-            return backend.where(x > 0, x, 0.0)
-        case "silu":
-            return x * _sigmoid(backend, x)
-        case "quick_gelu":
-            return x * _sigmoid(backend, x * 1.702)
-
-
-def _sigmoid(backend: Backend, x: Array) -> Array:
-    return 0.5 * (backend.tanh(x * 0.5) + 1.0)  # never overflows, unlike 1 / (1 + exp(−x))
-
-
 def _placed(backend: Backend, block: Block, weights: Weights, place: Place, x: Array) -> Array:
     norm = block.norms.get(place)
     return x if norm is None else normalise(backend, norm, x, weights(f"{place}.weight"), weights(f"{place}.bias"))
 
 
 def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array) -> Array:
-    return normalise(backend, norm, x, weights(f"{name}_norm.weight"), weights(f"{name}_norm.bias"))
+    weight, bias = weights(f"{name}_norm.weight"), weights(f"{name}_norm.bias")
+    if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
+        weight = weight[:, None, :]
+    return normalise(backend, norm, x, weight, bias)
 
 
 def _split(backend: Backend, x: Array, heads: int) -> Array:

@@ -62,16 +62,15 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
             return plain / divisors, magnitude
 
 
-def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """cos and sin for each position and pair, both [token, dims/2], float32 values.
+def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[Floats, Floats]:
+    """cos and sin for each position and pair, both [token, dims/2], float64, times the scaling's factor.
 
     The frequencies and angles are rounded to float32, as the reference implementations of
-    every family do; trained weights have seen those angles.
+    every family do whatever they compute in: trained weights have seen those angles.
     """
     per_pair, magnitude = frequencies(rope, length)
-    angles = np.asarray(positions, np.float32)[:, None] * per_pair.astype(np.float32)
-    wide = angles.astype(np.float64)
-    return (np.cos(wide).astype(np.float32) * np.float32(magnitude), np.sin(wide).astype(np.float32) * np.float32(magnitude))
+    angles = (np.asarray(positions, np.float32)[:, None] * per_pair.astype(np.float32)).astype(np.float64)
+    return np.cos(angles) * magnitude, np.sin(angles) * magnitude
 
 
 def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Array:

@@ -113,10 +113,14 @@ class Norm:
 
 @dataclass(frozen=True)
 class QkNorm:
-    """Normalization of queries and keys before the position encoding, per head or over all heads at once."""
+    """Normalization of queries and keys before the position encoding.
+
+    over: "head" normalizes each head with weights that all heads share, "own" each head with
+    weights of its own, "width" all heads at once.
+    """
 
     norm: Norm
-    over: Literal["head", "width"] = "head"
+    over: Literal["head", "own", "width"] = "head"
 
 
 @dataclass(frozen=True)
@@ -144,10 +148,25 @@ Activation: TypeAlias = Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu
 
 @dataclass(frozen=True)
 class Mlp:
-    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`."""
+    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`. width: of act's result."""
 
+    width: int
     activation: Activation
     gated: bool = False
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of `count` gated feed-forward parts, of which the router's best `chosen` serve each token.
+
+    width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
+    """
+
+    count: int
+    chosen: int
+    width: int
+    activation: Activation
+    renormalise: bool
 
 
 Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
@@ -164,7 +183,7 @@ class Block:
     """
 
     attention: Attention
-    mlp: Mlp | None = None
+    mlp: Mlp | Experts | None = None
     norms: Mapping[Place, Norm] = field(default_factory=dict)
     parallel: bool = False
     residual: bool = True
@@ -175,25 +194,42 @@ class Block:
 class Embedding:
     """How token ids become vectors.
 
-    scale: multiplies the token vectors. positions: how absolute positions are added
-    ("learned", "sinusoidal" or None); position_offset is the row of position 0.
-    types: whether a token-type vector is added. norm: applied to the sum.
-    projection: whether a linear map leads from the table's width to d_model.
+    width: of the token table; None for d_model. projection: what a linear map takes from there
+    to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
+    scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
+    from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
+    entries, "halves" with all sines before all cosines.
+    types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
     """
 
+    width: int | None = None
+    projection: Literal["tokens", "sum"] | None = None
     scale: float = 1.0
-    positions: Literal["learned", "sinusoidal"] | None = None
+    positions: Literal["learned", "sinusoidal", "halves"] | None = None
     position_offset: int = 0
-    types: bool = False
+    types: int = 0
     norm: Norm | None = None
-    projection: bool = False
+
+
+@dataclass(frozen=True)
+class Head:
+    """How the last vectors become logits over the vocabulary. Also called unembedding.
+
+    tied: whether the token table is the matrix. scale: multiplies the logits. softcap: their bound, None for none.
+    """
+
+    tied: bool
+    scale: float = 1.0
+    softcap: float | None = None
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A whole model: embedding, blocks, final norm. `encoder` is set for encoder-decoders.
+    """A whole model: embedding, blocks, final norm.
 
     max_positions: the longest text that the position table allows; None if unlimited.
+    head: None for a model that predicts no next token. decoder: the other side of an
+    encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
     """
 
     family: str
@@ -203,4 +239,6 @@ class Spec:
     embedding: Embedding = field(default_factory=Embedding)
     final_norm: Norm | None = None
     max_positions: int | None = None
-    encoder: Spec | None = None
+    head: Head | None = None
+    decoder: Spec | None = None
+    start: int | None = None

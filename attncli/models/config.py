@@ -1,0 +1,194 @@
+"""`Config`: a checkpoint's `config.json` that remembers which of its keys were read.
+
+A model is run only if every key that shapes it was understood: what a family reads shapes the
+Spec; what it declares but does not implement must have its usual value (`settle`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from attncli.errors import InputError, UnsupportedError
+
+Choice = TypeVar("Choice", bound=str)
+
+LARGEST = 2**24
+"""No size in a config may exceed this: far above any model, far below what exhausts a machine."""
+
+MOST_LAYERS = 10_000
+
+# what the files are, how they were made, and what training and generation do with them
+_HARMLESS = """
+    _name_or_path architectures auto_map model_type transformers_version torch_dtype dtype attn_implementation
+    initializer_range initializer_factor initializer_cutoff_factor init_std use_cache gradient_checkpointing tie_encoder_decoder
+    tie_word_embeddings task_specific_params problem_type id2label label2id num_labels finetuning_task return_dict output_attentions
+    output_hidden_states output_past use_return_dict torchscript pruned_heads chunk_size_feed_forward cross_attention_hidden_size
+    prefix sep_token_id bos_token_id eos_token_id pad_token_id cls_token_id mask_token_id unk_token_id decoder_start_token_id
+    forced_bos_token_id forced_eos_token_id begin_suppress_tokens suppress_tokens max_length min_length do_sample early_stopping
+    num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
+    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
+    remove_invalid_values exponential_decay_length_penalty tokenizer_class use_bfloat16 tf_legacy_loss n_ctx model_max_length
+    pretraining_tp slow_but_exact gradient_checkpointing_func output_router_logits router_aux_loss_coef router_jitter_noise
+    classifier_activation classifier_bias classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index
+    deterministic_flash_attn reference_compile repad_logits_with_grad
+"""
+HARMLESS = frozenset(_HARMLESS.split())
+"""Keys that change neither attention nor hidden states while a text is read."""
+
+HARMLESS_ENDS = ("dropout", "dropout_prob", "_pdrop", "layerdrop", "drop_rate", "dropout_rate")
+HARMLESS_STARTS = ("summary_", "use_flash", "_attn")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The only value of a key that is implemented, and what another value would mean."""
+
+    value: object
+    consequence: str
+
+
+class Config:
+    """The values of a config by key. Every reader marks its keys as read and raises InputError for a value of the wrong kind.
+
+    Where several keys are named, they are spellings of the same thing; the first that is there counts.
+    where: the file, for errors.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values = values
+        self.where = where
+        self.read: set[str] = set()
+
+    def get(self, *keys: str) -> Any:
+        """The value of the first key that is there and not null, else None."""
+        self.read.update(keys)
+        return next((self.values[key] for key in keys if self.values.get(key) is not None), None)
+
+    def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+        """A whole number in [least, most]."""
+        found = self.get(*keys)
+        found = default if found is None else found
+        if found is None:
+            raise self._missing(keys)
+        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+            raise self._wrong(keys, found, f"a whole number from {least} to {most:,}")
+        return found
+
+    def optional(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
+        """A whole number, or None where the config says null; `default` where it says nothing."""
+        if not any(key in self.values for key in keys):
+            self.read.update(keys)
+            return default
+        return None if self.get(*keys) is None else self.whole(*keys, least=least)
+
+    def number(self, *keys: str, default: float | None = None, positive: bool = True) -> float:
+        """A finite number."""
+        found = self.get(*keys)
+        found = default if found is None else found
+        if found is None:
+            raise self._missing(keys)
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or (positive and found <= 0):
+            raise self._wrong(keys, found, "a positive number" if positive else "a finite number")
+        return float(found)
+
+    def cap(self, key: str, default: float | None) -> float | None:
+        """A positive number, or None where the config says null; `default` where it says nothing."""
+        self.read.add(key)
+        if key not in self.values:
+            return default
+        return None if self.values[key] is None else self.number(key)
+
+    def flag(self, *keys: str, default: bool) -> bool:
+        """True or false."""
+        found = self.get(*keys)
+        if found is not None and not isinstance(found, bool):
+            raise self._wrong(keys, found, "true or false")
+        return default if found is None else found
+
+    def choice(self, *keys: str, among: Mapping[str, Choice], default: str) -> Choice:
+        """What one of the words in `among` stands for. Raises UnsupportedError for a word that is not there."""
+        found = self.get(*keys)
+        found = default if found is None else found
+        if not isinstance(found, str):
+            raise self._wrong(keys, found, "a word")
+        if found not in among:
+            raise UnsupportedError(f"config.json sets {keys[0]} to {found!r}", where=self.where, expected=", ".join(sorted(among)))
+        return among[found]
+
+    def many(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
+        """A list of values of one kind, of the given length; None if there is none."""
+        found = self.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(item, kind) for item in found) or (count is not None and len(found) != count):
+            told = f"a list of {len(found)}" if isinstance(found, list) else found
+            raise self._wrong((key,), told, f"a list of {'' if count is None else count} values of one kind")
+        return found
+
+    def under(self, key: str) -> Config | None:
+        """The object under a key as a Config of its own; None if there is none."""
+        found = self.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise self._wrong((key,), found, "an object")
+        return Config(found, f"{self.where}: {key}")
+
+    def heads(self, width: int, *keys: str) -> int:
+        """A number of heads by which `width` is divisible."""
+        found = self.whole(*keys, most=2**16)
+        if width % found:
+            raise InputError(
+                f"config.json has {found} heads for a width of {width}", where=self.where, expected=f"{width} divisible by {keys[0]}"
+            )
+        return found
+
+    def refuse(self, key: str, consequence: str) -> UnsupportedError:
+        """The refusal of the value of a key."""
+        return UnsupportedError(
+            f"config.json sets {key} to {_shown(self.values.get(key))}",
+            where=self.where,
+            expected=consequence,
+            hint=f"--ignore-config {key} runs as if it were not there",
+        )
+
+    def _missing(self, keys: Sequence[str]) -> InputError:
+        return InputError(f"config.json has no {keys[0]!r}", where=self.where, expected=" or ".join(keys))
+
+    def _wrong(self, keys: Sequence[str], found: object, expected: str) -> InputError:
+        key = next((key for key in keys if self.values.get(key) is not None), keys[0])
+        return InputError(f"config.json sets {key} to {_shown(found)}", where=self.where, expected=expected)
+
+
+def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> Config:
+    """The config without the keys to ignore. Raises InputError for a key to ignore that is not there."""
+    for key in ignore:
+        if key not in values:
+            raise InputError(f"there is no key {key!r} to ignore", where=where, expected="a key of config.json")
+    return Config({key: value for key, value in values.items() if key not in ignore}, where)
+
+
+def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
+    """Check every key that nobody read; returns a warning for each that nobody knows.
+
+    fixed: keys that the family declares and that are implemented for one value only (null means that value).
+    Raises UnsupportedError for another value, naming key, value and consequence.
+    """
+    unknown = []
+    for key, value in config.values.items():
+        if key in config.read or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
+            continue
+        if key in fixed:
+            if value is not None and value != fixed[key].value:
+                raise config.refuse(key, f"{fixed[key].value!r}: {fixed[key].consequence}")
+        else:
+            unknown.append(key)
+    return tuple(f"config.json has a key {key!r} that attn does not know; it plays no part" for key in unknown)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,82 @@
+"""`Family`: how one lineage of checkpoints spells a model; and the roles that tensors play in a Spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from attncli.attention.spec import Spec
+from attncli.models.config import Config, Fixed
+
+
+@dataclass(frozen=True)
+class Concat:
+    """One tensor that holds several roles' rows one after the other."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the value's."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """One tensor per head or expert, `{item}` in the name; the role is all of them along a new first axis."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tensor outside the layers that every layer uses."""
+
+    name: str
+
+
+Source: TypeAlias = str | Concat | Grouped | Stacked | Shared
+"""Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role has it."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Role → tensor name.
+
+    layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
+    list several roles, which share one tensor (`Concat`, `Grouped`). outside: the other roles.
+    prefixes: what may stand before all names, depending on the class that saved the file.
+    ignored: patterns of tensors that play no part (task heads, buffers), with the prefix taken off.
+    transposed: whether matrices within layers are stored [in, out].
+    """
+
+    layer: str
+    inside: Mapping[str, Source]
+    outside: Mapping[str, Source]
+    prefixes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    transposed: bool = False
+
+    def with_roles(
+        self, inside: Mapping[str, Source], *, outside: Mapping[str, Source] | None = None, without: tuple[str, ...] = ()
+    ) -> Names:
+        """A relative's names: these roles changed or added, the keys `without` dropped."""
+        kept = {key: source for key, source in self.inside.items() if key not in without}
+        return replace(self, inside={**kept, **inside}, outside={**self.outside, **(outside or {})})
+
+
+@dataclass(frozen=True)
+class Family:
+    """One lineage of checkpoints: its `model_type`, its Spec from a config, its tensor names.
+
+    decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
+    """
+
+    model_type: str
+    spec: Callable[[Config], Spec]
+    names: Names
+    decoder: Names | None = None
+    fixed: Mapping[str, Fixed] = field(default_factory=dict)
