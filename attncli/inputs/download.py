@@ -52,10 +52,24 @@ def download(wanted: HubId, cache: Path, variables: Mapping[str, str], note: Cal
         disable_progress_bars()
     try:
         note(f"fetching {wanted} from {endpoint}")
+        _probe(wanted, endpoint, variables, errors)
         return _fetched(wanted, endpoint, fetch)
     finally:
         if quiet and not was_quiet:
             enable_progress_bars()
+
+
+def _probe(wanted: HubId, endpoint: str, variables: Mapping[str, str], errors: Any) -> None:
+    """Ask for the config once, without the retries of a download: a person offline should not wait for them."""
+    import huggingface_hub
+
+    url = huggingface_hub.hf_hub_url(wanted.name, "config.json", revision=wanted.revision, endpoint=endpoint)
+    try:
+        huggingface_hub.get_hf_file_metadata(url, token=variables.get("HF_TOKEN") or None, timeout=10)
+    except errors.EntryNotFoundError:
+        return
+    except Exception as error:
+        raise _told(wanted, endpoint, error, errors) from error
 
 
 def _fetched(wanted: HubId, endpoint: str, fetch: Callable[[str, str], Path | None]) -> Path:

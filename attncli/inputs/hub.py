@@ -29,12 +29,13 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, note: Calla
     local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
     note: told what is being fetched. Raises InputError, UnsupportedError as `download.download`.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
+    exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
+    if exists and folder.is_dir():
         return Resolved(folder, name, None, "folder")
     wanted = HubId.parse(name)
-    if wanted is None or folder.exists():
-        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+    if wanted is None or exists:
+        what = "this is a file, not a folder" if exists else "there is no such folder"
         raise InputError(what, where=name, expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]")
     cache = cache_folder(variables)
     found = cached(cache, wanted)

@@ -1,0 +1,87 @@
+"""A local HTTP server that answers as the Hugging Face hub does, for as much of it as downloads use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import unquote
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Hub:
+    """What the hub holds. files: content by model and path. gated: models that want a token, "secret"."""
+
+    files: dict[str, dict[str, bytes]]
+    revisions: tuple[str, ...] = ("main", "v1", COMMIT)
+    gated: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+    endpoint: str = ""
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """The hub, served at `hub.endpoint` on 127.0.0.1 while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self._answer(with_body=False)
+
+        def do_GET(self) -> None:
+            self._answer(with_body=True)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            return
+
+        def _answer(self, with_body: bool) -> None:
+            path = unquote(self.path).split("?")[0].strip("/")
+            name, _, rest = path.partition("/resolve/")
+            revision, _, file = rest.partition("/")
+            if with_body:
+                hub.asked.append(file)
+            if name in hub.broken:
+                self._fail(500, "")
+            elif name not in hub.files:
+                self._fail(404, "RepoNotFound")
+            elif name in hub.gated and self.headers.get("authorization") != "Bearer secret":
+                self._fail(403, "GatedRepo")
+            elif revision not in hub.revisions:
+                self._fail(404, "RevisionNotFound")
+            elif file not in hub.files[name]:
+                self._fail(404, "EntryNotFound")
+            else:
+                content = hub.files[name][file]
+                self.send_response(200)
+                self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+                self._end(content if with_body else b"", len(content))
+
+        def _fail(self, status: int, code: str) -> None:
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self._end(b"", 0)
+
+        def _end(self, body: bytes, length: int) -> None:
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

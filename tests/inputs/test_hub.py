@@ -1,0 +1,188 @@
+"""Finding models: folders, prepared caches, and downloads from a local server that answers as the hub does."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hub_server import COMMIT, Hub, serving
+
+from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.hub import Resolved, resolve
+from attncli.inputs.hub_cache import HubId, all_cached, cache_folder
+
+Resolver = Callable[..., Resolved]
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
+OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
+SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}", "tokenizer_config.json": b"{ }"}
+UNWANTED = {"pytorch_model.bin": b"pickle", "README.md": b"hello", "onnx/model.onnx": b"x"}
+INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}).encode()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    files = {
+        "owner/single": SMALL | UNWANTED | {"model.safetensors": WEIGHTS},
+        "owner/sharded": SMALL | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS, SHARDS[1]: OTHER},
+        "owner/partial": SMALL | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS},
+        "owner/hostile": SMALL | {"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'},
+        "owner/pickle": SMALL | UNWANTED,
+        "owner/empty": UNWANTED,
+        "owner/gated": SMALL | {"model.safetensors": WEIGHTS},
+        "owner/untokenized": {"config.json": b"{}", "model.safetensors": WEIGHTS},
+        "owner/broken": SMALL,
+        "bare": SMALL | {"model.safetensors": WEIGHTS},
+    }
+    with serving(Hub(files, gated=("owner/gated",), broken=("owner/broken",))) as served:
+        yield served
+
+
+@pytest.fixture
+def find(hub: Hub, tmp_path: Path) -> Resolver:
+    def found(name: str, **variables: str) -> Resolved:
+        return resolve(name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables})
+
+    return found
+
+
+def test_only_the_needed_files_are_fetched_and_only_once(hub: Hub, find: Resolver) -> None:
+    first = find("owner/single")
+    assert (first.source, first.revision) == ("hub", COMMIT)
+    assert sorted(hub.asked) == sorted([*SMALL, "model.safetensors"])
+    assert np.array_equal(Checkpoint.open(first.folder).read("a"), np.arange(6))
+    hub.asked.clear()
+    second = find("owner/single")
+    assert (second.source, second.folder, second.revision) == ("cache", first.folder, COMMIT)
+    assert hub.asked == []
+    assert find("owner/single", HF_HUB_OFFLINE="1").source == "cache"
+
+
+def test_shards_are_fetched_as_the_index_names_them(hub: Hub, find: Resolver) -> None:
+    found = Checkpoint.open(find("owner/sharded").folder)
+    assert set(found.names()) == {"a", "b"}
+    assert set(SHARDS) <= set(hub.asked)
+
+
+def test_what_a_broken_off_download_left_is_completed(hub: Hub, find: Resolver) -> None:
+    folder = find("owner/sharded").folder
+    (folder / SHARDS[1]).unlink()
+    hub.asked.clear()
+    with pytest.raises(InputError, match=SHARDS[1]):
+        find("owner/sharded", HF_HUB_OFFLINE="1")
+    assert find("owner/sharded").folder == folder
+    assert (folder / SHARDS[1]).exists()
+
+
+def test_revisions(find: Resolver) -> None:
+    assert find("owner/single@v1").revision == COMMIT
+    assert find(f"owner/single@{COMMIT}").source == "cache"
+    with pytest.raises(InputError, match="no revision 'v2'"):
+        find("owner/single@v2")
+
+
+def test_a_bare_name_as_the_oldest_models_have(find: Resolver) -> None:
+    assert find("bare").source == "hub"
+
+
+def test_a_token_opens_a_gated_model(find: Resolver) -> None:
+    with pytest.raises(InputError, match="gated") as error:
+        find("owner/gated")
+    assert "HF_TOKEN" in error.value.hint
+    assert find("owner/gated", HF_TOKEN="secret").source == "hub"
+
+
+def test_a_model_without_tokenizer_is_asked_for_it_once(hub: Hub, find: Resolver) -> None:
+    assert find("owner/untokenized").source == "hub"
+    hub.asked.clear()
+    assert find("owner/untokenized").source == "cache"
+    assert hub.asked == []
+
+
+REFUSED = [
+    ("owner/missing", InputError, "no model 'owner/missing'"),
+    ("owner/pickle", UnsupportedError, "no model.safetensors"),
+    ("owner/empty", UnsupportedError, "no config.json"),
+    ("owner/partial", InputError, SHARDS[1]),
+    ("owner/hostile", InputError, "names"),
+    ("owner/broken", InputError, "answered 500"),
+    ("a/b/c", InputError, "no such folder"),
+    ("../x", InputError, "no such folder"),
+    ("owner/..", InputError, "no such folder"),
+    ("owner/x@../../y", InputError, "no such folder"),
+    ("owner/x y", InputError, "no such folder"),
+    ("", InputError, "no such folder"),
+    ("~nobody/x/y", InputError, "no such folder"),
+    ("x" * 5000, InputError, "no such folder"),
+    ("a\0b", InputError, "no such folder"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "says"), REFUSED)
+def test_refusals(find: Resolver, name: str, kind: type[AttnError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        find(name)
+
+
+def test_no_network(find: Resolver, hub: Hub) -> None:
+    with pytest.raises(InputError, match="cannot be reached"):
+        find("owner/single", HF_ENDPOINT="http://127.0.0.1:9")
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE"):
+        find("owner/single", HF_HUB_OFFLINE="yes")
+    assert hub.asked == []
+
+
+def test_a_folder_comes_before_the_hub(find: Resolver, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner" / "single").mkdir(parents=True)
+    assert find("owner/single").source == "folder"
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="a file"):
+        find("file")
+    assert hub.asked == []
+
+
+def test_a_prepared_cache_is_read_without_the_hubs_library(find: Resolver, tmp_path: Path) -> None:
+    find("owner/single")
+    program = (
+        "import sys\nfrom attncli.inputs.hub import resolve\n"
+        f"found = resolve('owner/single', variables={{'HF_HUB_CACHE': {str(tmp_path / 'home' / 'hub')!r}, 'HF_HUB_OFFLINE': '1'}})\n"
+        "print(found.source, 'huggingface_hub' in sys.modules, 'torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["cache", "False", "False"]
+
+
+def test_everything_cached_is_listed(find: Resolver, tmp_path: Path) -> None:
+    find("owner/sharded")
+    find("owner/single")
+    (tmp_path / "home" / "hub" / "models--evil--..--x" / "snapshots" / COMMIT).mkdir(parents=True)
+    listed = list(all_cached(tmp_path / "home" / "hub"))
+    assert [(one.name, one.commit, one.missing) for one in listed] == [("owner/sharded", COMMIT, ()), ("owner/single", COMMIT, ())]
+    assert list(all_cached(tmp_path / "nowhere")) == []
+
+
+def test_where_the_cache_is() -> None:
+    assert cache_folder({"HF_HUB_CACHE": "/a", "HF_HOME": "/b"}) == Path("/a")
+    assert cache_folder({"HF_HOME": "/b", "XDG_CACHE_HOME": "/c"}) == Path("/b/hub")
+    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
+    assert cache_folder({}) == Path.home() / ".cache/huggingface/hub"
+
+
+@pytest.mark.parametrize("text", ["gpt2", "openai-community/gpt2", "a/b@main", "a/b@refs/pr/1", "Qwen/Qwen3-0.6B", "_x"])
+def test_ids_that_can_be(text: str) -> None:
+    found = HubId.parse(text)
+    assert found is not None
+    assert str(found) == text.removesuffix("@main")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/", "a/", "/a", "a//b", "a/b@", "a/b@..", "a..b", "a--b", "a/b.", "-a", "a/\x1b", "a/b\n", "a/b@x\n"]
+)
+def test_ids_that_cannot(text: str) -> None:
+    assert HubId.parse(text) is None
