@@ -19,20 +19,20 @@ __version__ = "0.1.0"
 __all__ = ["AttentionTrace", "AttnError", "Spec", "__version__", "attention", "load", "metrics"]
 
 _HOMES = {
-    "attention": "attncli.attention.attend",
     "AttentionTrace": "attncli.attention.trace",
     "Spec": "attncli.attention.spec",
     "AttnError": "attncli.errors",
     "load": "attncli.models.load",
-    "metrics": "attncli.analysis",
 }
+# the room `attention` can be called, as it bears the name of its main function
+_MODULES = {"attention": "attncli.attention", "metrics": "attncli.analysis.metrics"}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module 'attncli' has no attribute {name!r}")
-    if name == "metrics":
-        return import_module("attncli.analysis.metrics")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     return getattr(import_module(_HOMES[name]), name)

@@ -1,6 +1,6 @@
 """How long whole commands take: medians, and ratios to Python's own start and to importing torch.
 
-    python tests/benchmarks/startup.py [RUNS]
+python tests/benchmarks/startup.py [RUNS]
 """
 
 from __future__ import annotations
