@@ -30,7 +30,7 @@ def _list_of_heads(heads: int) -> Layout:
     each = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in each}
     may = {f"{name}.bias": f"{role}.bias" for name, role in each} | {"linear.weight": "o.weight", "linear.bias": "o.bias"}
-    says = "multi-head class heads.i.WQ heads.i.WK heads.i.WV linear (nn.Linear, [out, in])"
+    says = "multi-head class heads.i (WQ WK WV) and linear, [out, in]"
     return Layout(says, needs, may, partial(_read_list, heads=heads))
 
 
@@ -58,7 +58,7 @@ def _read_list(tensors: Tensors, asked: Asked, *, heads: int) -> Read:
 def _shared() -> Layout:
     needs = {f"{name}.weight": f"{role}.weight" for role, name in SHARED.items()} | {"fc_out.weight": "o.weight"}
     may = {f"{name}.bias": f"{role}.bias" for role, name in SHARED.items()} | {"fc_out.bias": "o.bias"}
-    return Layout("multi-head class values keys queries fc_out (nn.Linear, [out, in])", needs, may, _read_shared)
+    return Layout("multi-head class values keys queries fc_out, [out, in]", needs, may, _read_shared)
 
 
 def _read_shared(tensors: Tensors, asked: Asked) -> Read:

@@ -46,9 +46,9 @@ def facts_of(
     count, note = _heads(weights, metadata, where, told, asked)
     if q.shape[0] % count:
         raise UsageError(
-            f"{label.of('q.weight')} has {q.shape[0]} rows, which {count} heads cannot share",
+            f"the queries are {q.shape[0]} wide ({label.of('q.weight')}), which {count} heads cannot share",
             where=where,
-            expected="a number of heads that divides them",
+            expected="a number of heads that divides the width",
             hint=f"--num-heads {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}",
         )
     dim = q.shape[0] // count

@@ -55,7 +55,7 @@ def _fused(name: str, output: str) -> Layout:
         "bias": "",
         "masked_bias": "",
     }
-    return Layout(f"fused {name} with {output}", needs, may, partial(_read_fused, name=name, output=output))
+    return Layout(f"fused {name} and {output}", needs, may, partial(_read_fused, name=name, output=output))
 
 
 def _read_fused(tensors: Tensors, asked: Asked, *, name: str, output: str) -> Read:

@@ -20,6 +20,12 @@ BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "b
 """Tensors that say nothing about how the projections are spelled."""
 
 
+SCALE = "scale"
+"""The metadata entry for a scale that is not 1/√d_k, as `--scale` spells it."""
+
+DIGITS = 18
+
+
 @dataclass(frozen=True, eq=False)
 class Recognised:
     """A weight file that was understood.
@@ -65,11 +71,20 @@ def recognise(arrays: Mapping[str, Array], metadata: Mapping[str, str], where: s
     spelled = {role: tensors.spelled[name] for name, role in reversed(layout.knows.items()) if name in tensors and role}
     facts, notes = facts_of(weights, spelled, metadata, where, read.heads, asked)
     vocabulary = vocabulary_of(tensors.read(TABLE, None, facts.d_model), metadata, where) if TABLE in tensors else None
-    seed = metadata.get("seed", "")
+    seed = metadata.get("seed", "")[:DIGITS]
     roles = {tensors.spelled[name]: layout.knows[name] for name in tensors.arrays}
     return Recognised(
-        layout.says, weights, facts, read.scale, read.notes + notes, vocabulary, int(seed) if seed.isdecimal() else None, roles
-    )
+        layout.says, weights, facts, read.scale or _stored_scale(metadata, where), read.notes + notes, vocabulary,
+        int(seed) if seed.isdecimal() else None, roles,
+    )  # fmt: skip
+
+
+def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
+    """The scale that `attn weights convert` noted down for weights whose class has its own."""
+    told = metadata.get(SCALE, "sqrt-dk")
+    if told not in ("sqrt-dk", "sqrt-dmodel"):
+        raise InputError(f"the file's metadata give the scale {told[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel")
+    return None if told == "sqrt-dk" else OwnScale(told, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
 
 
 def _fitting(tensors: Tensors) -> Layout:

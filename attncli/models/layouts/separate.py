@@ -52,17 +52,17 @@ def separate_layouts() -> list[Layout]:
 
 def _layout(spelling: Spelling, output: str, form: str) -> Layout:
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
-    shown = " ".join(names.values())
+    shown = " ".join(names[role] for role in "qkv")
     match form:
         case "linear":
             weights, biases = {r: f"{n}.weight" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
-            says = f"{spelling.says} {shown} (nn.Linear, [out, in])"
+            says = f"{spelling.says} {shown}, [out, in]"
         case "kernel":
             weights, biases = {r: f"{n}.kernel" for r, n in names.items()}, {r: f"{n}.bias" for r, n in names.items()}
-            says = f"Keras kernels {shown} ([in, out])"
+            says = f"Keras kernels {shown}, [in, out]"
         case _:
             weights, biases = names, {r: _bias_of(n) for r, n in names.items()}
-            says = f"matrices {shown} ([in, out])"
+            says = f"matrices {shown} of X·W"
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
     may = {weights["o"]: "o.weight"} | {biases[role]: f"{role}.bias" for role in ROLES}
     return Layout(says, needs, may, partial(_read, weights=weights, biases=biases, form=form))

@@ -1,0 +1,149 @@
+"""`attn weights`: write seeded weights, list a file's tensors, convert between formats and layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.options import MODEL, TEXT, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.output import Environment
+from attncli.errors import LimitError, UsageError
+
+if TYPE_CHECKING:
+    from attncli.models.layouts.layout import Asked
+    from attncli.models.toy import Settings
+
+File = Annotated[Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False)]
+Written = Annotated[Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False)]
+Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL)]
+Prefix = Annotated[str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")]
+LayoutName = Annotated[
+    str, option("--layout", help="canonical, torch, single, heads, matrices or fused.", panel=MODEL, metavar="NAME")
+]  # fmt: skip
+Orientation = Annotated[
+    str | None, option("--orientation", help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).", panel=MODEL)
+]
+
+
+def init(
+    ctx: typer.Context,
+    output: OutputOptions,
+    file: Written,
+    seed: Annotated[str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")] = "0",
+    d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL)] = 64,
+    num_heads: Annotated[int, option("--num-heads", "-n", help="Number of heads.", panel=MODEL)] = 1,
+    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)] = None,
+    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)] = None,
+    bias: Annotated[bool, option("--bias/--no-bias", help="Biases on the projections.", panel=MODEL)] = False,
+    output_projection: Annotated[
+        bool | None,
+        option("--output-projection/--no-output-projection", help="W_O after the heads. [default: with several heads]", panel=MODEL),
+    ] = None,
+    layer_norm: Annotated[bool, option("--layer-norm", help="Also a layer normalization.", panel=MODEL)] = False,
+    layout: LayoutName = "canonical",
+    embedding_for: Annotated[
+        str | None, option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT")
+    ] = None,
+    tokenizer: Annotated[str, option("--tokenizer", help="What cuts that text into tokens.", panel=TEXT, metavar="NAME|PATH")] = "word",
+) -> None:
+    """Write seeded weights: the ones that attn run uses with the same options.
+
+    attn weights init seeded.safetensors --num-heads 8
+
+    attn weights init mha.npz --num-heads 4 --bias --layout torch
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    from attncli.inputs.tensors import check_writable_format
+    from attncli.models.toy import Settings, spec_of
+
+    check_writable_format(file)
+    drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
+    settings = Settings(
+        d_model=d_model, heads=num_heads, d_k=d_k, d_v=d_v, bias=bias, layer_norm=layer_norm, output_projection=output_projection
+    )
+    spec_of(settings)
+    _refuse_too_large(settings)
+    from attncli.models.stored import seeded_file, write_weight_file
+
+    words = [] if embedding_for is None else _words(tokenizer, embedding_for)
+    write_weight_file(file, *seeded_file(settings, drawn, words), layout=layout)
+    _list(file, None, output, environment)
+
+
+def show(ctx: typer.Context, output: OutputOptions, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
+    """List a file's tensors, with statistics, and say what attention they are read as.
+
+    attn weights show sample_inputs/mha.safetensors --num-heads 4
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    from attncli.models.layouts.layout import Asked
+
+    _list(file, Asked(heads=num_heads, prefix=prefix), output, environment)
+
+
+def convert(
+    ctx: typer.Context,
+    output: OutputOptions,
+    file: File,
+    to: Written,
+    layout: LayoutName = "canonical",
+    num_heads: Heads = None,
+    prefix: Prefix = "",
+    orientation: Orientation = None,
+) -> None:
+    """Convert a weight file to another format or layout.
+
+    attn weights convert mha.pt canonical.safetensors --num-heads 4
+
+    attn weights convert whole.pt one.npz --prefix encoder.layers.0.self_attn.
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    from attncli.inputs.tensors import check_writable_format
+    from attncli.models.layouts.layout import Asked
+    from attncli.models.layouts.recognise import read_weight_file
+    from attncli.models.stored import recognised_file, write_weight_file
+
+    check_writable_format(to)
+    match orientation:
+        case None | "in-out" | "out-in":
+            asked = Asked(heads=num_heads, prefix=prefix, orientation=orientation)
+        case _:
+            raise UsageError(f"--orientation is {orientation!r}", expected="in-out or out-in")
+    found = read_weight_file(file, asked)
+    for said in found.notes:
+        environment.note(said)
+    write_weight_file(to, *recognised_file(found), layout=layout)
+    _list(to, None, output, environment)
+
+
+def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:
+    from attncli.analysis.weight_list import weights_document
+    from attncli.models.layouts.layout import NOTHING_ASKED
+    from attncli.render.screens.weights import weights_rows, weights_screen
+
+    document = weights_document(file, asked or NOTHING_ASKED)
+    answer.give(iter([document]), weights_screen, weights_rows, output, environment, answer.view(output, environment))
+
+
+def _words(tokenizer: str, text: str) -> list[str]:
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+    return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))
+
+
+def _refuse_too_large(settings: Settings) -> None:
+    needed = settings.heads * settings.d_model * 2 * (settings.head_dim + settings.v_dim) * 4 * 3  # drawn as integers, then float64
+    limit = request.free_memory()
+    if needed > limit:
+        raise LimitError(
+            f"these weights would take about {needed / 1e9:,.1f} GB to make, {limit / 1e9:,.1f} GB are free", expected="smaller sizes"
+        )
+
+
+app = command_app(init, show, convert, help="Write, list and convert weight files.")

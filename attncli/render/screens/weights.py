@@ -1,0 +1,75 @@
+"""The screen of `attn.weights/1`: the tensors of a file, and the attention they are read as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.numbers import brief
+from attncli.render.safe import cut, safe
+from attncli.render.screens.header import counted, fact, warning
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+STATISTICS = ("min", "mean", "max", "std")
+COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
+
+
+def weights_screen(document: Document, view: View) -> Lines:
+    """Layout, sizes and digest, then one row per tensor with its role and statistics."""
+    title = cut(safe(document["file"], ascii=view.ascii), view.width, ascii=view.ascii)
+    top = stack(
+        (
+            line((title, "bold")),
+            fact("layout", [safe(document["layout"] or "not an attention that attn knows", ascii=view.ascii)], view),
+            *([fact("sizes", _sizes(document["sizes"]), view)] if document["sizes"] else []),
+            *([fact("embedding", _embedding(document["embedding"]), view)] if document["embedding"] else []),
+            *([fact("digest", [document["digest"]], view)] if document["digest"] else []),
+            *([fact("metadata", _metadata(document["metadata"], view), view)] if document["metadata"] else []),
+            *(warning(said, view) for said in document["warnings"]),
+        )
+    )
+    rows = [_row(tensor) for tensor in document["tensors"]]
+    align = ["left", "left", "left", "left", "right", "right", "right", "right"]
+    body = table(list(COLUMNS), rows, view, align=align, title=counted(len(rows), "tensor"), faint=(1, 2))
+    return finished(spaced((top, body)), view)
+
+
+def weights_rows(document: Document) -> Iterator[Sequence[object]]:
+    """The tensors as a table for `--plain`, its first row the names of the columns."""
+    yield ("name", "role", "dtype", "shape", "bytes", *STATISTICS)
+    for tensor in document["tensors"]:
+        shape = ",".join(map(str, tensor["shape"]))
+        yield (*(tensor[name] for name in ("name", "role", "dtype")), shape, *(tensor[name] for name in ("bytes", *STATISTICS)))
+
+
+def _row(tensor: Document) -> list[str]:
+    shape = " × ".join(map(str, tensor["shape"])) or "one number"
+    statistics = ["-" if tensor[name] is None else f"{tensor[name]:.3g}" for name in STATISTICS]
+    return [tensor["name"], _role(tensor["role"]), tensor["dtype"], shape, *statistics]
+
+
+def _role(role: str | None) -> str:
+    """`q k v` for three weights in one tensor, `q k v bias` for three biases."""
+    if role is None:
+        return "-"
+    words = [word.removesuffix(".weight").removesuffix(".bias") for word in role.split()]
+    return " ".join(words) + (" bias" if role.endswith(".bias") else "")
+
+
+def _sizes(sizes: Document) -> list[str]:
+    parts = [f"d_model {sizes['d_model']}", counted(sizes["heads"], "head")]
+    parts += [counted(sizes["kv_heads"], "kv head")] if sizes["kv_heads"] != sizes["heads"] else []
+    parts += [f"d_k {brief(sizes['d_k'])}", f"d_v {brief(sizes['d_v'])}"]
+    has = {"bias": "biases", "output_projection": "output projection", "layer_norm": "layer norm"}
+    return parts + [words for name, words in has.items() if sizes[name]]
+
+
+def _embedding(embedding: Document) -> list[str]:
+    return [f"{counted(embedding['rows'], 'vector')}, by token {embedding['by']}"]
+
+
+def _metadata(metadata: Document, view: View) -> list[str]:
+    return [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in metadata.items()]
