@@ -1,0 +1,189 @@
+"""The document of `attn cost`: pairs, operations and bytes of attention and its relatives, by formula.
+
+A multiply-add is one multiplication with its addition. q·k and w·v take d_k and d_v of them per
+visible pair and head; exponentials, scaling and the projections (the same for all) are left out
+of a variant's own count, the projections are told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from attncli import __version__
+from attncli.analysis.counting import pairs_of
+from attncli.analysis.document import Document, model_part, position_name
+from attncli.attention.mask import Causal, Everywhere, Mask, Window
+from attncli.attention.mask_spec import spec_text
+from attncli.attention.spec import Attention
+from attncli.errors import UsageError
+from attncli.models.model import Model
+
+ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of one number."""
+POINTS = 13
+"""Lengths at which the growth is computed."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
+    decoder's window; chunk, rounds: of hash attention. masks: further variants."""
+
+    n: int
+    d_model: int
+    heads: int
+    d_k: int
+    d_v: int
+    dtype: str = "float32"
+    window: int = 128
+    chunk: int = 64
+    rounds: int = 1
+    rows: int = 128
+    masks: tuple[Mask, ...] = ()
+
+    @property
+    def buckets(self) -> int:
+        """Reformer's rule: two buckets for every chunk, and an even number."""
+        return 2 * -(-self.n // self.chunk)
+
+
+def check(sizes: Sizes) -> None:
+    """Raise UsageError for a size below 1."""
+    for name in ("n", "d_model", "heads", "d_k", "d_v", "window", "chunk", "rounds", "rows"):
+        if getattr(sizes, name) < 1:
+            raise UsageError(f"{name} is {getattr(sizes, name)}", expected="at least 1")
+
+
+def variants(sizes: Sizes) -> list[Document]:
+    """Every variant with its numbers for one layer.
+
+    pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
+    once; streamed_bytes: of those of `rows` query rows. steps: sequential steps; path: through how many layers
+    (or steps) information between the two most distant tokens must go, None where chance decides.
+    """
+    n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
+    named: list[tuple[str, Mask]] = [("full", Everywhere()), ("causal", Causal()), ("window", Window(sizes.window - 1, 0))]
+    named += [("mask", mask) for mask in sizes.masks]
+    found = []
+    for name, mask in named:
+        pairs = pairs_of(mask, n)
+        seen = sizes.window + sizes.rows - 1 if name == "window" else n
+        hidden = min(seen, n) * min(sizes.rows, n)
+        found.append(
+            {
+                "name": name,
+                "spec": spec_text(mask),
+                "pairs": pairs,
+                "multiply_adds": sizes.heads * pairs * both,
+                # dense attention computes every score and hides those that are masked; a window keeps its band
+                "score_bytes": sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
+                "streamed_bytes": sizes.heads * item * hidden,
+                "steps": 1,
+                "path": -(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
+                "grows": {"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
+            }
+        )
+    return [*found, _hashed(sizes), _recurrent(sizes)]
+
+
+def _hashed(sizes: Sizes) -> Document:
+    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one before."""
+    n, item = sizes.n, ITEM[sizes.dtype]
+    span = min(2 * sizes.chunk, n)
+    pairs = n * span * sizes.rounds
+    hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
+    return {
+        "name": "lsh",
+        "spec": f"chunks of {sizes.chunk}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}, {sizes.buckets} buckets",
+        "pairs": pairs,
+        "multiply_adds": sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
+        "score_bytes": sizes.heads * item * pairs,
+        "streamed_bytes": sizes.heads * item * min(sizes.rows, n) * span,
+        "steps": 1,
+        "path": None,
+        "grows": "n·c + n²/c",
+    }
+
+
+def _recurrent(sizes: Sizes) -> Document:
+    """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token after the other."""
+    return {
+        "name": "rnn",
+        "spec": f"width {sizes.d_model}",
+        "pairs": 0,
+        "multiply_adds": 2 * sizes.n * sizes.d_model**2,
+        "score_bytes": ITEM[sizes.dtype] * sizes.n * sizes.d_model,
+        "streamed_bytes": ITEM[sizes.dtype] * sizes.d_model,
+        "steps": sizes.n,
+        "path": sizes.n,
+        "grows": "n·d²",
+    }
+
+
+def lengths(n: int) -> list[int]:
+    """`POINTS` lengths around n, each twice the one before; n is among them, the others are 8 at least."""
+    below = min(max(n.bit_length() - 4, 0), POINTS - 5)
+    return [n >> shift for shift in range(below, 0, -1)] + [n << shift for shift in range(POINTS - below)]
+
+
+def growth(sizes: Sizes) -> list[Document]:
+    """Multiply-adds and score bytes of every variant with a formula at several lengths."""
+    rows = []
+    for n in lengths(sizes.n):
+        found = variants(replace(sizes, n=n, masks=()))
+        rows.append({"n": n, "multiply_adds": {variant["name"]: variant["multiply_adds"] for variant in found}})
+    return rows
+
+
+def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str) -> Document:
+    """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
+    pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
+    wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
+    return {
+        "layer": at,
+        "mask": spec_text(spec.mask),
+        "position": position_name(spec.position),
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "pairs": pairs,
+        "multiply_adds": spec.heads * pairs * (spec.head_dim + spec.v_dim),
+        "projections": n * d_model * wide,
+        "score_bytes": spec.heads * n * n * item,
+        "cache_bytes": spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
+    }
+
+
+def model_cost(model: Model, n: int) -> tuple[list[Document], Document]:
+    """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
+    layers = [layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype) for at, block in enumerate(model.spec.blocks)]
+    total = {name: sum(layer[name] for layer in layers) for name in ("multiply_adds", "projections", "cache_bytes")}
+    return layers, {**total, "score_bytes": max(layer["score_bytes"] for layer in layers)}
+
+
+def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Document] = ()) -> Document:
+    """`attn.cost/1`. measured: times from `timing.measure`. Raises UsageError for sizes below 1."""
+    check(sizes)
+    layers, total = ([], None) if model is None else model_cost(model, sizes.n)
+    return {
+        "schema": "attn.cost/1",
+        "version": __version__,
+        "n": sizes.n,
+        "d_model": sizes.d_model,
+        "heads": sizes.heads,
+        "d_k": sizes.d_k,
+        "d_v": sizes.d_v,
+        "dtype": sizes.dtype,
+        "window": sizes.window,
+        "chunk": sizes.chunk,
+        "rounds": sizes.rounds,
+        "rows": sizes.rows,
+        "projections": sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
+        "variants": variants(sizes),
+        "growth": growth(sizes),
+        "model": None if model is None else model_part(model),
+        "layers": layers,
+        "total": total,
+        "measured": list(measured),
+        "warnings": [],
+    }

@@ -1,0 +1,91 @@
+"""`attn cost`: pairs, operations and bytes, computed and measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.explain_options import LangOption, language
+from attncli.cli.options import ATTENTION, COMPUTE, MODEL, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.cost import Sizes
+    from attncli.models.model import Model
+
+
+def cost(
+    ctx: typer.Context,
+    output: OutputOptions,
+    n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
+    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL)] = None,
+    num_heads: Annotated[int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL)] = None,
+    window: Annotated[int, option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION)] = 128,
+    chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
+    rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
+    mask: Annotated[list[str] | None, option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE")] = None,
+    rows: Annotated[int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE)] = 128,
+    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE)] = "float32",
+    model: Annotated[str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None,
+    measure: Annotated[bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)] = False,
+    lang: LangOption = "en",
+) -> None:
+    """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.
+
+    attn cost -n 1000
+
+    attn cost -n 2048 --num-heads 4 --measure
+
+    attn cost -n 512 --model minilm
+    """
+    from attncli.analysis.cost import check, cost_document
+    from attncli.arrays.backend import DTYPES
+    from attncli.render.screens.cost import PARTS, cost_rows, cost_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
+    loaded = None if model is None else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
+    if loaded is not None and (d_model is not None or num_heads is not None):
+        raise UsageError("--d-model and --num-heads do not go with --model, which has its own", expected="one or the other")
+    sizes = _sizes(loaded, n, d_model, num_heads, window=window, chunk=chunk, rounds=rounds, rows=rows, dtype=dtype, masks=mask)
+    check(sizes)
+    measured = []
+    if measure:
+        from attncli.analysis.timing import measure as timed
+
+        measured = timed(sizes, note=environment.note)
+    answer.give([cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how)
+
+
+def _sizes(
+    model: Model | None,
+    n: int,
+    d_model: int | None,
+    heads: int | None,
+    *,
+    window: int,
+    chunk: int,
+    rounds: int,
+    rows: int,
+    dtype: str,
+    masks: list[str] | None,
+) -> Sizes:
+    from attncli.analysis.cost import Sizes
+
+    more = tuple(request.mask([spec]) for spec in masks or ())
+    if model is not None:
+        first = model.spec.blocks[0].attention
+        return Sizes(n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more)
+    width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
+    if count < 1 or width % count:
+        raise UsageError(f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads")
+    return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
+
+
+app = command_app(cost)

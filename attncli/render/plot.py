@@ -1,0 +1,97 @@
+"""Curves in the terminal: both axes logarithmic, one mark per series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, Lines, Piece, flow, stack, unstyled
+from attncli.render.safe import pad
+from attncli.render.view import View
+
+MARKS = "●▲■◆○△□◇"
+MARKS_ASCII = "oxs*+#@%"
+STYLES = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white", "bright_black")
+AXIS = 8
+"""Cells of the numbers at the left."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named curve: points (x, y), both above 0; others are left out."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+def curves(series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked: float | None = None) -> Lines:
+    """The series on logarithmic axes in the view's width, with a legend below.
+
+    Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is. marked: an x
+    to draw a vertical line at. No points: no lines.
+    """
+    points = [point for one in series for point in one.points if min(point) > 0]
+    if not points:
+        return Lines()
+    width = max(min(view.width - AXIS - 2, 72), 10)
+    (x_low, x_high), (y_low, y_high) = (_range([point[axis] for point in points]) for axis in (0, 1))
+    grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]
+
+    def column(x: float) -> int:
+        return round((math.log(x) - x_low) / (x_high - x_low) * (width - 1))
+
+    if marked is not None and x_low <= math.log(marked) <= x_high:
+        for row in grid:
+            row[column(marked)] = (":" if view.ascii else "┊", FAINT)
+    marks = MARKS_ASCII if view.ascii else MARKS
+    for at in reversed(range(len(series))):
+        held = [point for point in series[at].points if min(point) > 0]
+        for (x0, y0), (x1, y1) in zip(held, held[1:], strict=False):
+            for place in range(column(x0), column(x1) + 1):
+                part = (place - column(x0)) / max(column(x1) - column(x0), 1)
+                y = math.log(y0) + part * (math.log(y1) - math.log(y0))
+                line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
+                ends = place in (column(x0), column(x1))
+                grid[line][place] = (marks[at % len(marks)] if ends else ("." if view.ascii else "·"), STYLES[at % len(STYLES)])
+    block = stack((_framed(grid, (y_low, y_high), view), _below((x_low, x_high), width, x_name, view), _legend(series, view)))
+    return block if view.color else unstyled(block)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = math.log(min(values)), math.log(max(values))
+    return (low, high) if high > low else (low - 1, high + 1)
+
+
+def _framed(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines:
+    side = "|" if view.ascii else "│"
+    rows: list[Line] = []
+    for at, row in enumerate(grid):
+        numbered = at % 5 == 0 or at == len(grid) - 1
+        value = math.exp(y[1] - (y[1] - y[0]) * at / (len(grid) - 1))
+        rows.append(((pad(f"{value:.0e}" if numbered else "", AXIS, "right"), FAINT), (side, FAINT), *row))
+    return Lines(tuple(rows))
+
+
+def _below(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
+    corner, dash = ("+", "-") if view.ascii else ("└", "─")
+    ends = (f"{math.exp(x[0]):,.0f}", f"{math.exp(x[1]):,.0f}")
+    middle = spell(name, ascii=view.ascii)
+    gap = max(width - sum(map(len, ends)), 1)
+    numbers = " " * (AXIS + 1) + ends[0] + pad(middle, gap, "center") + ends[1]
+    return Lines(((((" " * AXIS) + corner + dash * width, FAINT),), ((numbers, FAINT),)))
+
+
+def _legend(series: Sequence[Series], view: View) -> Lines:
+    marks = MARKS_ASCII if view.ascii else MARKS
+    pieces = [(f"{marks[at % len(marks)]} {spell(one.name, ascii=view.ascii)}", STYLES[at % len(STYLES)]) for at, one in enumerate(series)]
+    return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    lengths = [2**at for at in range(4, 14)]
+    show(curves([Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))], View(color=True)))

@@ -1,0 +1,177 @@
+"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times measured beside computed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.links import bar
+from attncli.render.phrases import say
+from attncli.render.plot import Series, curves
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("variants", "memory", "growth", "layers", "measured")
+"""Every part, in the order of the screen."""
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def cost_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.cost/1` document."""
+    blocks = [_title(document, view)]
+    for part in PARTS:
+        if view.show is not None and part not in view.show:
+            continue
+        match part:
+            case "variants":
+                blocks.append(_variants(document, view))
+            case "memory":
+                blocks.append(_memory(document, view))
+            case "growth":
+                blocks.append(_growth(document, view))
+            case "layers" if document["layers"]:
+                blocks.append(_layers(document, view))
+            case "measured" if document["measured"]:
+                blocks.append(_measured(document["measured"], view))
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def cost_rows(document: Document) -> Iterable[list[object]]:
+    """One line per variant, for `--plain`."""
+    names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
+    yield names
+    for variant in document["variants"]:
+        yield [variant[name] for name in names]
+
+
+def _title(document: Document, view: View) -> Lines:
+    facts = [f"d_model {document['d_model']}", f"heads {document['heads']}", f"d_k {document['d_k']}", f"d_v {document['d_v']}", document["dtype"]]
+    title = say(view, "cost.title", f"{document['n']:,}")
+    return stack((heading(title, " · ".join(facts), view), remark(say(view, "cost.says", _count(document["projections"])), view)))
+
+
+def _variants(document: Document, view: View) -> Lines:
+    """Pairs and multiply-adds, with the ratio to full attention; sequential steps and path."""
+    full = document["variants"][0]
+    rows = [
+        [
+            _name(variant),
+            _count(variant["pairs"]) if variant["pairs"] else "-",
+            _count(variant["multiply_adds"]),
+            f"{variant['multiply_adds'] / full['multiply_adds']:.4g}" + spell("×", ascii=view.ascii),
+            f"{variant['steps']:,}",
+            "-" if variant["path"] is None else f"{variant['path']:,}",
+            spell(variant["grows"] or "", ascii=view.ascii),
+        ]
+        for variant in document["variants"]
+    ]
+    columns = [say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")]
+    body = table(columns, rows, view, align=["left", *["right"] * 5, "left"], title=say(view, "cost.variants"), note=say(view, "cost.variants.note"))
+    return stack((body, remark(say(view, "cost.path"), view)))
+
+
+def _name(variant: Document) -> str:
+    match variant["name"]:
+        case "window":
+            return str(variant["spec"])
+        case "mask":
+            return str(variant["spec"])
+        case name:
+            return str(name)
+
+
+def _memory(document: Document, view: View) -> Lines:
+    """Bytes of the scores, at once and by rows."""
+    rows = [
+        [
+            _name(variant),
+            _bytes(variant["score_bytes"]),
+            _bytes(variant["streamed_bytes"]),
+            f"{variant['score_bytes'] / variant['streamed_bytes']:,.1f}" + spell("×", ascii=view.ascii),
+        ]
+        for variant in document["variants"]
+    ]
+    columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]
+    title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document["rows"])
+    return stack((table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note), remark(say(view, "cost.memory.rnn"), view)))
+
+
+def _growth(document: Document, view: View) -> Lines:
+    names = list(document["growth"][0]["multiply_adds"])
+    series = [Series(name, tuple((float(row["n"]), float(row["multiply_adds"][name])) for row in document["growth"])) for name in names]
+    title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
+    crossed = _crossing(document)
+    said = say(view, "cost.crossing", *crossed) if crossed else ""
+    return stack((title, curves(series, view, x_name="n", marked=float(document["n"])), remark(said, view)))
+
+
+def _crossing(document: Document) -> tuple[str, str] | None:
+    """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) > 2·d_model²."""
+    per_token = document["heads"] * (document["d_k"] + document["d_v"])
+    return f"{2 * document['d_model'] ** 2 // per_token + 1:,}", f"{document['d_model']:,}"
+
+
+def _layers(document: Document, view: View) -> Lines:
+    """A model's layers, equal ones together, and the total."""
+    rows: list[list[str]] = []
+    layers: Sequence[Document] = document["layers"]
+    first = 0
+    for at, layer in enumerate(layers):
+        same = at + 1 < len(layers) and {**layers[at + 1], "layer": 0} == {**layer, "layer": 0}
+        if same:
+            continue
+        place = f"{first}" if first == at else f"{first}–{at}"
+        rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer)])
+        first = at + 1
+    total = document["total"]
+    rows.append([say(view, "cost.total"), "", _count(total["multiply_adds"]), _count(total["projections"]), _bytes(total["score_bytes"]), _bytes(total["cache_bytes"])])
+    columns = [say(view, f"cost.column.{name}") for name in ("layers", "mask", "work", "projections", "dense", "cache")]
+    name = document["model"]["name"] or document["model"]["source"]
+    body = table(columns, rows, view, align=["left", "left", *["right"] * 4], title=say(view, "cost.layers", name), note=say(view, "cost.layers.note"))
+    return stack((body, remark(say(view, "cost.layers.total"), view)))
+
+
+def _layer_cells(layer: Document) -> list[str]:
+    return [_count(layer["multiply_adds"]), _count(layer["projections"]), _bytes(layer["score_bytes"]), _bytes(layer["cache_bytes"])]
+
+
+def _measured(measured: Sequence[Document], view: View) -> Lines:
+    most = max(row["seconds"] for row in measured)
+    room = max(min(view.width - 62, 24), 0)
+    rows = [
+        [
+            row["backend"],
+            row["name"],
+            _seconds(row["seconds"]),
+            f"{row['ratio']:.3g}" + spell("×", ascii=view.ascii),
+            f"{row['computed']:.3g}" + spell("×", ascii=view.ascii),
+            bar(row["seconds"] / most, room, ascii=view.ascii),
+        ]
+        for row in measured
+    ]
+    columns = [say(view, f"cost.column.{name}") for name in ("backend", "variant", "time", "measured", "computed")] + [""]
+    body = table(columns, rows, view, align=["left", "left", "right", "right", "right", "left"], title=say(view, "cost.measured"), note=say(view, "cost.measured.note"))
+    return stack((body, remark(say(view, "cost.measured.says"), view)))
+
+
+def _count(value: float) -> str:
+    """A whole number with separators, in scientific notation from a million million on."""
+    return f"{value:,}" if value < 10**12 else f"{value:.3e}"
+
+
+def _bytes(value: int) -> str:
+    size = float(value)
+    for unit in UNITS:
+        if size < 1024 or unit == UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return ""
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
