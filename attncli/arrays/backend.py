@@ -74,6 +74,12 @@ class Backend(Protocol):
     def where(self, condition: Array, a: Array | float, b: Array | float) -> Array:
         """Select entrywise; never multiplies, so NaN in the unselected side is harmless."""
 
+    def hide(self, array: Array, seen: Array) -> Array:
+        """The array itself with −inf written where `seen`, which broadcasts to it, is false."""
+
+    def exp_over(self, array: Array) -> Array:
+        """The array itself with every entry overwritten by its exponential."""
+
     def exp(self, array: Array) -> Array: ...
     def log(self, array: Array) -> Array: ...
     def sqrt(self, array: Array) -> Array: ...

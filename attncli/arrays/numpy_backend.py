@@ -133,8 +133,17 @@ class NumpyBackend:
         return np.take(array, indices, axis)
 
     def where(self, condition: NDArray, a: NDArray | float, b: NDArray | float) -> NDArray:
-        # Python scalars adapt to the array's dtype, so float32 stays float32.
-        return np.where(condition, a, b)
+        # Python scalars adapt to NumPy's own types by themselves, but not to bfloat16.
+        sides = [side.dtype for side in (a, b) if isinstance(side, np.ndarray)]
+        chosen = np.where(condition, a, b)
+        return chosen.astype(np.result_type(*sides), copy=False) if sides else chosen
+
+    def hide(self, array: NDArray, seen: NDArray) -> NDArray:
+        np.copyto(array, -np.inf, where=~seen)
+        return array
+
+    def exp_over(self, array: NDArray) -> NDArray:
+        return np.exp(array, out=array)
 
     def exp(self, array: NDArray) -> NDArray:
         return np.exp(array)

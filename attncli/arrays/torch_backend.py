@@ -86,6 +86,12 @@ class TorchBackend:
     def where(self, condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
         return torch.where(condition, a, b)
 
+    def hide(self, array: Tensor, seen: Tensor) -> Tensor:
+        return array.masked_fill_(~seen, -float("inf"))
+
+    def exp_over(self, array: Tensor) -> Tensor:
+        return array.exp_()
+
     def exp(self, array: Tensor) -> Tensor:
         return torch.exp(array)
 
@@ -164,6 +170,12 @@ def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     except TypeError as error:  # float8 and other data types that NumPy does not have
         raise UnsupportedError(f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path) from error
     return found
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False) -> Tensor:
+    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares times with, nothing else."""
+    # the fast kernels exist only for a batch
+    return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
 
 
 def _named(dtype: str) -> torch.dtype:

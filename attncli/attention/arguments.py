@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import DTYPES, Array, Backend, backend_of
-from attncli.attention.attend import Rule, check_heads, shape_text
+from attncli.attention.attend import Rule
 from attncli.attention.mask import Causal, Everywhere, Mask, Window, both
-from attncli.errors import InputError, UsageError
+from attncli.errors import InputError, UnsupportedError, UsageError
 
 
 def checked(
@@ -31,6 +31,7 @@ def checked(
 ) -> tuple[Backend, Array, Array, Array, Rule]:
     """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean."""
     backend = backend_of(q, k, v)
+    _check_types(q, k, v)
     q, k, v = backend.array(q), backend.array(k), backend.array(v)
     _check_shapes(q, k, v)
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
@@ -41,6 +42,8 @@ def checked(
         raise UsageError(f"softcap is {softcap}", expected="a positive number, or None for no cap")
     if softmax_dtype is not None and softmax_dtype not in DTYPES:
         raise UsageError(f"unknown softmax_dtype {softmax_dtype!r}", expected=" ".join(DTYPES))
+    if softmax_dtype == "bfloat16" and backend.name == "numpy":
+        raise UnsupportedError("NumPy stores bfloat16 but does not compute in it", expected="softmax_dtype float32, or torch tensors")
     given = None if mask is None else backend.keep(mask)
     if given is not None and backend.dtype_of(given) != "bool":
         raise InputError(f"mask has dtype {backend.dtype_of(given)}", expected="bool, True = visible; use bias for numbers to add")
@@ -53,10 +56,13 @@ def checked(
     logits = None if sinks is None else backend.array(sinks)
     if logits is not None and tuple(logits.shape) != (q.shape[-3],):
         raise InputError(f"sinks has shape {shape_text(logits)}", expected=f"[{q.shape[-3]}], one logit per query head")
-    lengths = _per_batch(backend, "key_lengths", key_lengths, batch)
+    lengths = None if key_lengths is None else _per_batch(backend, "key_lengths", key_lengths, batch)
+    if lengths is not None and (int(lengths.min()) < 0 or int(lengths.max()) > k.shape[-2]):
+        found = f"{int(lengths.min())} to {int(lengths.max())}"
+        raise InputError(f"key_lengths are {found} for {k.shape[-2]} keys", expected=f"0 to {k.shape[-2]}")
     rule = Rule(
-        scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
-        softcap=softcap,
+        scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),  # a NumPy scalar would widen float32
+        softcap=None if softcap is None else float(softcap),
         mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
         given=given,
         bias=added,
@@ -66,6 +72,13 @@ def checked(
         softmax_dtype=softmax_dtype,
     )
     return backend, q, k, v, rule
+
+
+def _check_types(q: Array, k: Array, v: Array) -> None:
+    found = [str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.") for x in (q, k, v)]
+    whole = not hasattr(q, "detach") and all(name.startswith(("int", "uint")) for name in found)  # NumPy's integers mean float64
+    if not whole and (len(set(found)) > 1 or found[0] not in DTYPES):
+        raise InputError(f"q has dtype {found[0]}, k {found[1]}, v {found[2]}", expected=f"one of {' '.join(DTYPES)} for all three")
 
 
 def _check_shapes(q: Array, k: Array, v: Array) -> None:
@@ -103,21 +116,32 @@ def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
 def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
     if window is None:
         return Everywhere()
-    left, right = window
-    for side in (left, right):
-        if side is not None and side < 0:
-            raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
+    if len(window) != 2 or not all(side is None or (isinstance(side, int | np.integer) and side >= 0) for side in window):
+        raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
+    left, right = (None if side is None else int(side) for side in window)
     return Window(left, right)
 
 
-def _per_batch(backend: Backend, name: str, value: Any, batch: tuple[int, ...]) -> Array | None:
+def _per_batch(backend: Backend, name: str, value: Any, batch: tuple[int, ...]) -> Array:
     """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
-    if value is None:
-        return None
-    found = backend.keep(np.asarray(value) if not hasattr(value, "shape") else value)
-    if "int" not in backend.dtype_of(found):
-        raise InputError(f"{name} has dtype {backend.dtype_of(found)}", expected="integers")
+    found = value if hasattr(value, "shape") else np.asarray(value)
+    if "int" not in str(found.dtype):
+        raise InputError(f"{name} has dtype {str(found.dtype).removeprefix('torch.')}", expected="integers")
     found = backend.array(found)
     if tuple(found.shape) not in ((), batch):
         raise InputError(f"{name} has shape {shape_text(found)}", expected=f"one integer per batch entry, {list(batch)}")
     return found.reshape((*found.shape, 1, 1, 1))
+
+
+def check_heads(heads: int, kv_heads: int) -> None:
+    """Raise InputError unless the heads can share the kv heads evenly."""
+    if heads % kv_heads:
+        raise InputError(
+            f"{heads} query heads cannot share {kv_heads} key-value heads evenly",
+            expected=f"heads divisible by kv heads, and {heads} % {kv_heads} is not 0",
+        )
+
+
+def shape_text(array: Array) -> str:
+    """An array's shape as a user writes it, such as [2, 8, 11, 64]."""
+    return str(list(np.shape(array) if not hasattr(array, "shape") else array.shape)).replace("(", "[").replace(")", "]")

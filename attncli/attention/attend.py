@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.attention.grouped import by_group, mix
 from attncli.attention.mask import Everywhere, Mask, shows_all, span, visible
 from attncli.attention.trace import SQUARE, AttentionTrace
-from attncli.errors import InputError
 
 EVERY_STAGE = frozenset(SQUARE)
 
@@ -56,6 +58,7 @@ class RowBlock:
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
     seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible.
     empty: booleans [..., head, rows].
+    lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.
     """
 
     start: int
@@ -66,6 +69,7 @@ class RowBlock:
     mixed: Array
     seen: Array | None
     empty: Array
+    lse: Array
 
 
 def attend(backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str] = EVERY_STAGE) -> AttentionTrace:
@@ -83,6 +87,7 @@ def row_blocks(
         yield attend_rows(backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
 def attend_rows(
     backend: Backend,
     q: Array,
@@ -107,37 +112,57 @@ def attend_rows(
     keys = k.shape[-2]
     low, high = (0, keys) if whole else _span(rule, start, stop, keys)
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
+    stages = _Stages(frozenset(keep))
     queries = backend.cast(q[..., start:stop, :], dtype)
-    scores = _by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)))
-    # where only weights are kept, the steps share one array: long texts are bound by memory traffic
-    lean = set(keep) <= {"weights"}
-    stages = {"raw": scores}
-    if lean:
-        scores *= rule.scale
-    else:
-        scores = scores * rule.scale
-    stages["scaled"] = scores
+    scores = stages.note("raw", by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype))))
+    scores = stages.note("scaled", stages.multiply(scores, rule.scale))
     if rule.softcap is not None:
-        scores = backend.tanh(scores / rule.softcap) * rule.softcap
-    stages["capped"] = scores
-    i = backend.arange(start, stop)[:, None] + rule.offset
-    j = backend.arange(low, high)[None, :]
+        scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
+    stages.note("capped", scores)
+    row = backend.arange(start, stop)[:, None]
+    i, j = row + rule.offset, backend.arange(low, high)[None, :]
     if rule.position_bias is not None:
-        scores = scores + backend.cast(rule.position_bias(i, j), dtype)
+        bias = backend.cast(rule.position_bias(i, j), dtype)
+        scores = stages.add(scores, backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias)
     if rule.bias is not None:
-        scores = scores + backend.cast(_window(rule.bias, start, stop, low, high), dtype)
-    stages["biased"] = scores
-    seen = _seen(backend, rule, i, j, keys, (start, stop, low, high))
+        scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
+    stages.note("biased", scores)
+    seen = _seen(backend, rule, i, j, row, keys, (start, stop, low, high))
     if seen is not None:
-        scores = backend.where(seen, scores, -float("inf"))
-    stages["masked"] = scores
-    weights, empty = _softmax(backend, scores, seen, rule.sinks, lean=lean)
-    stages["weights"] = weights
-    values = v[..., low:high, :]
-    mixed = _mix(backend, weights, backend.cast(values, dtype), seen, finite=finite)
-    return RowBlock(
-        start, stop, low, high, {name: stages[name] for name in keep}, backend.cast(mixed, backend.dtype_of(v)), seen, empty[..., 0]
-    )
+        scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
+    stages.note("masked", scores)
+    weights, lse, empty = _softmax(backend, scores, seen, rule.sinks, free=stages.free(scores))
+    stages.note("weights", weights)
+    mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
+    return RowBlock(start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), seen, empty[..., 0], lse[..., 0])
+
+
+class _Stages:
+    """The stages asked for; the scores may be overwritten as long as none of these holds them."""
+
+    def __init__(self, keep: frozenset[str]) -> None:
+        self.keep = keep
+        self.kept: dict[str, Array] = {}
+
+    def note(self, name: str, array: Array) -> Array:
+        if name in self.keep:
+            self.kept[name] = array
+        return array
+
+    def free(self, array: Array) -> bool:
+        return all(array is not held for held in self.kept.values())
+
+    def multiply(self, scores: Array, factor: float) -> Array:
+        if not self.free(scores):
+            return scores * factor
+        scores *= factor
+        return scores
+
+    def add(self, scores: Array, bias: Array) -> Array:
+        if not self.free(scores):
+            return scores + bias
+        scores += bias
+        return scores
 
 
 def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
@@ -153,10 +178,12 @@ def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
     return (low, high) if low < high else (0, min(1, keys))  # never an empty matrix: the row is masked instead
 
 
-def _seen(backend: Backend, rule: Rule, i: Array, j: Array, keys: int, where: tuple[int, int, int, int]) -> Array | None:
+def _seen(backend: Backend, rule: Rule, i: Array, j: Array, row: Array, keys: int, where: tuple[int, int, int, int]) -> Array | None:
+    real = keys - rule.extra_keys
     parts = []
     if not shows_all(rule.mask):
-        parts.append(visible(rule.mask, i, j, keys=keys - rule.extra_keys, backend=backend))
+        inside = backend.where(j < real, j, 0) if rule.extra_keys else j
+        parts.append(visible(rule.mask, i, inside, keys=real, backend=backend, row=row))
     if rule.key_lengths is not None:
         parts.append(j < rule.key_lengths)
     if rule.given is not None:
@@ -165,10 +192,8 @@ def _seen(backend: Backend, rule: Rule, i: Array, j: Array, keys: int, where: tu
         parts.append(_window(rule.bias, *where) != -float("inf"))
     if not parts:
         return None
-    seen = parts[0]
-    for part in parts[1:]:
-        seen = seen & part
-    return seen | (j >= keys - rule.extra_keys) if rule.extra_keys else seen
+    seen = reduce(and_, parts)
+    return seen | (j >= real) if rule.extra_keys else seen
 
 
 def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
@@ -177,20 +202,10 @@ def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
 
 
-def _by_group(backend: Backend, a: Array, b: Array) -> Array:
-    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b."""
-    heads, shared = a.shape[-3], b.shape[-3]
-    if heads == shared:
-        return backend.matmul(a, b)
-    folded = a.reshape((*a.shape[:-3], shared, heads // shared * a.shape[-2], a.shape[-1]))
-    product = backend.matmul(folded, b)
-    return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
+def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, free: bool) -> tuple[Array, Array, Array]:
+    """Softmax over keys of scores [..., head, rows, key], its log-sum-exp and which rows see nothing, [..., head, rows, 1].
 
-
-def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, lean: bool) -> tuple[Array, Array]:
-    """Softmax over keys of scores [..., head, rows, key], and which rows [..., head, rows, 1] see nothing.
-
-    lean: the scores are not needed any more and may be overwritten.
+    free: whether the scores may be overwritten.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
@@ -199,35 +214,17 @@ def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array |
     if sinks is not None:
         sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
         highest = backend.where(sink > highest, sink, highest)
-    if lean:
+    if free:
         scores -= highest
-        raised = backend.exp(scores)
+        weights = backend.exp_over(scores)
     else:
-        raised = backend.exp(scores - highest)
-    total = backend.sum(raised, -1)
+        weights = backend.exp(scores - highest)
+    total = backend.sum(weights, -1)
     if sinks is not None:
         total = total + backend.exp(sink - highest)
-    raised /= backend.where(empty, 1.0, total)
-    return raised, empty
-
-
-def _mix(backend: Backend, weights: Array, values: Array, seen: Array | None, *, finite: bool) -> Array:
-    """weights·values, where a hidden value may be NaN or infinite without reaching the result."""
-    if seen is None or finite:
-        return _by_group(backend, weights, values)
-    plain = backend.isfinite(values)
-    if bool(plain.all()):
-        return _by_group(backend, weights, values)
-    clean = _by_group(backend, weights, backend.where(plain, values, 0.0))
-    # what a visible query meets is what IEEE arithmetic would give it: inf, −inf or NaN
-    dtype = backend.dtype_of(weights)
-    shown = backend.cast(backend.broadcast(seen, weights.shape), dtype)
-    up = _by_group(backend, weights * shown, backend.cast(values == float("inf"), dtype)) > 0
-    down = _by_group(backend, weights * shown, backend.cast(values == -float("inf"), dtype)) > 0
-    lost = _by_group(backend, shown, backend.cast(values != values, dtype)) > 0
-    nothing = _by_group(backend, shown * backend.cast(weights == 0, dtype), backend.cast(~plain, dtype)) > 0
-    clean = backend.where(up, float("inf"), backend.where(down, -float("inf"), clean))
-    return backend.where(lost | nothing | (up & down), float("nan"), clean)
+    total = backend.where(empty, 1.0, total)
+    weights /= total
+    return weights, backend.where(empty, -float("inf"), highest + backend.log(total)), empty
 
 
 def attention(
@@ -274,17 +271,3 @@ def attention(
         offset=offset, key_lengths=key_lengths, sinks=sinks, softmax_dtype=softmax_dtype,
     )  # fmt: skip
     return attend(backend, q, k, v, rule)
-
-
-def check_heads(heads: int, kv_heads: int) -> None:
-    """Raise InputError unless the heads can share the kv heads evenly."""
-    if kv_heads < 1 or heads % kv_heads:
-        raise InputError(
-            f"{heads} query heads cannot share {kv_heads} key-value heads evenly",
-            expected=f"heads divisible by kv heads ({heads} % {kv_heads} = 0)",
-        )
-
-
-def shape_text(array: Array) -> str:
-    """An array's shape as a user writes it, such as [2, 8, 11, 64]."""
-    return str(list(np.shape(array) if not hasattr(array, "shape") else array.shape)).replace("(", "[").replace(")", "]")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.attention.chance import integers
+from attncli.attention import bigbird
 from attncli.errors import InputError
 
 
@@ -120,7 +120,7 @@ class Hashed:
 
 @dataclass(frozen=True, eq=False)
 class SameBucket:
-    """A `Hashed` mask once its buckets are known: `query` and `key` are [head, round, position]."""
+    """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
 
     query: Array
     key: Array
@@ -167,20 +167,23 @@ def both(*masks: Mask) -> Mask:
             return AllOf(parts)
 
 
-def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend) -> Array:
+def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row: Array | None = None) -> Array:
     """Whether query i sees key j.
 
     i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all.
+    row: integers [rows, 1], the queries' numbers where their positions do not start at 0, for
+    masks that list queries (`Given`, `SameBucket`); None if they are i.
     Returns booleans that broadcast to [..., rows, columns], with a leading head axis for
     masks that differ by head. `Hashed` must have been bound first (TypeError otherwise).
     """
+    row = i if row is None else row
     match mask:
         case Everywhere():
-            return (i >= 0) | (j >= 0)
+            return _all(i, j)
         case Causal():
             return j <= i
         case Window(left, right):
-            near = (i >= 0) | (j >= 0) if left is None else j >= i - left
+            near = _all(i, j) if left is None else j >= i - left
             return near if right is None else near & (j <= i + right)
         case Dilated(size, step):
             return (j <= i) & (j > i - size) & ((i - j) % step == 0)
@@ -194,28 +197,30 @@ def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend) -> A
             return j // size == i // size
         case Documents(ids):
             id_of = backend.array(np.asarray(ids, np.int64))
-            return id_of[i] == id_of[j]
+            inside = (i >= 0) & (i < len(ids))
+            return inside & (id_of[backend.where(inside, i, 0)] == id_of[j])
         case Streaming(sinks, recent):
             return (j <= i) & ((j < sinks) | (i - j < recent))
-        case BigBird(size, random, _):
+        case BigBird(size, random, seed):
             if keys <= (5 + 2 * random) * size:
-                return (i >= 0) | (j >= 0)
-            table = backend.array(bigbird_blocks(mask, -(-keys // size)))
-            return table[i // size, j // size]
+                return _all(i, j)
+            table = backend.array(bigbird.blocks(-(-keys // size), random, seed))
+            inside = (i >= 0) & (i < keys)
+            return inside & table[backend.where(inside, i, 0) // size, j // size]
         case Padding(count):
-            return (j < keys - count) & (i >= 0)
+            return (j < keys - count) & _all(i, j)
         case SameBucket(query, key):
             # [head, round, rows, 1] against [head, round, 1, columns], any round
-            rows, columns = i.reshape(-1), j.reshape(-1)
+            rows, columns = row.reshape(-1), j.reshape(-1)
             same = query[:, :, rows][..., None] == key[:, :, columns][:, :, None, :]
             return same.any(1)
         case Given(values):
             found = backend.array(values)
-            return found[j] & (i >= 0) if found.ndim == 1 else found[..., i, j]
+            return found[j] & _all(i, j) if found.ndim == 1 else found[..., row, j]
         case AllOf(parts):
-            return reduce(and_, (visible(part, i, j, keys=keys, backend=backend) for part in parts))
+            return reduce(and_, (visible(part, i, j, keys=keys, backend=backend, row=row) for part in parts))
         case AnyOf(parts):
-            return reduce(or_, (visible(part, i, j, keys=keys, backend=backend) for part in parts))
+            return reduce(or_, (visible(part, i, j, keys=keys, backend=backend, row=row) for part in parts))
         case Hashed():
             raise TypeError("a Hashed mask must be bound to queries and keys before use")
 
@@ -276,22 +281,9 @@ def shows_all(mask: Mask) -> bool:
     return isinstance(mask, Everywhere) or mask == Window(None, None)
 
 
-def bigbird_blocks(mask: BigBird, count: int) -> np.ndarray[Any, Any]:
-    """Which blocks see which, [query block, key block] booleans, for `count` blocks.
-
-    The first and last block see all and are seen by all; the others see their neighbours and
-    `random` further blocks drawn without replacement from the seeded stream.
-    Source: Zaheer et al., Big Bird, 2020.
-    """
-    table = np.zeros((count, count), bool)
-    table[[0, -1], :] = table[:, [0, -1]] = True
-    for block in range(1, count - 1):
-        table[block, block - 1 : block + 2] = True
-        rest = [other for other in range(1, count - 1) if abs(other - block) > 1]
-        draws = integers(mask.seed, f"bigbird\0{block}", mask.random)
-        for draw in range(min(mask.random, len(rest))):
-            table[block, rest.pop(int(draws[draw]) % len(rest))] = True
-    return table
+def _all(i: Array, j: Array) -> Array:
+    """True for every pair: keys are never negative, queries before a cache may be."""
+    return (i >= 0) | (j >= 0)
 
 
 def _among(positions: Array, tokens: tuple[int, ...]) -> Array:

@@ -85,9 +85,9 @@ def _parse_one(spec: str, seed: int) -> Mask:
     texts = rest.split(",") if colon else []
     least = AT_LEAST.get(name, 1)
     fits = len(texts) in counts if counts else bool(texts)
-    if not fits or not all(text.strip().isdecimal() and least <= int(text) <= LARGEST for text in texts):
-        raise UsageError(f"mask {spec!r} does not have the form {form}", expected=f"whole numbers from {least}")
-    numbers = [int(text) for text in texts]
+    numbers = [int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))]
+    if not fits or len(numbers) < len(texts) or not all(least <= number <= LARGEST for number in numbers):
+        raise UsageError(f"mask {spec!r} does not have the form {form}", expected=f"whole numbers from {least} to {LARGEST:,}")
     if name == "window" and numbers == [0]:
         raise UsageError("window:0 shows nothing", expected="window:W with W from 1: the query's own key and the W - 1 before it")
     if name == "lsh" and numbers[0] % 2:
