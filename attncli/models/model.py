@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.attention.attend import EVERY_STAGE, RowBlock
-from attncli.attention.block import Context, Weights, run_block
+from attncli.attention.block import Context
 from attncli.attention.spec import Spec
 from attncli.attention.trace import LayerTrace
-from attncli.errors import InputError
+from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
+from attncli.models import run
+from attncli.models.run import Store
+from attncli.models.shifted import Shifted
 
 
 @dataclass(frozen=True)
@@ -34,24 +36,13 @@ class Identity:
     layout: str | None = None
 
 
-class Store(Protocol):
-    """Where a model's weights come from, read by role, one layer at a time."""
-
-    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
-        """The vectors that enter layer 0, [token, width]; reads the rows needed."""
-
-    def layer(self, backend: Backend, index: int) -> Weights:
-        """The weights of one layer by role."""
-
-    def bytes_read(self) -> int:
-        """How many bytes of weights have been read so far."""
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """A model ready to run. `attncli.load` makes one.
 
+    An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
+    other: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width].
     """
 
     spec: Spec
@@ -60,6 +51,8 @@ class Model:
     backend: Backend
     identity: Identity
     warnings: tuple[str, ...] = ()
+    other: Store | None = None
+    memory: Array | None = None
 
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""
@@ -69,9 +62,9 @@ class Model:
         """The tokens, if the model can take that many."""
         if not tokens:
             raise InputError("the text has no tokens", expected="at least one word")
-        limit = self.spec.max_positions
-        if limit is not None and len(tokens) > limit:
-            raise InputError(f"the text has {len(tokens)} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
+        limit, count = self.spec.max_positions, tokens[-1].index + 1
+        if limit is not None and count > limit:
+            raise InputError(f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
         return tokens
 
     def trace(
@@ -83,36 +76,54 @@ class Model:
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,
+        past: dict[int, tuple[Array, Array]] | None = None,
     ) -> Iterator[LayerTrace]:
         """Run the model on one text and yield the layers asked for, in order.
 
         layers: which to yield, None for all; layers after the last of them are not read.
         heads: which heads to keep in stages with a head axis, None for all.
         keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
+        past: keys and values of the tokens before these, by layer, extended in place; start with {}
+        and go on with tokens whose `index` continues.
         """
         tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
-        wanted = sorted(set(range(len(self.spec.blocks)) if layers is None else layers))
-        self._check("layer", wanted, len(self.spec.blocks))
-        context = Context(np.arange(len(tokens)), len(tokens), keep=frozenset(keep), rows=rows, see=see)
-        hidden = self.store.embed(self.backend, tokens)
-        for index, block in enumerate(self.spec.blocks[: wanted[-1] + 1]):
-            quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
-            trace = run_block(self.backend, block, self.store.layer(self.backend, index), hidden, quiet, index)
-            hidden = trace.after
-            if index in wanted:
-                yield self._only(trace, heads)
+        positions = np.asarray([token.index for token in tokens])
+        context = Context(positions, tokens[-1].index + 1, memory=self.memory, past=past, keep=frozenset(keep), rows=rows, see=see)
+        wanted = range(len(self.spec.blocks)) if layers is None else layers
+        for trace in run.run(self.spec, self.store, self.backend, tokens, context, wanted):
+            yield self._only(trace, heads)
 
-    def _check(self, what: str, indices: Sequence[int], count: int) -> None:
-        for index in indices:
-            if not 0 <= index < count:
-                raise InputError(f"there is no {what} {index}", expected=f"0 to {count - 1} ({count} {what}s)")
+    def logits(self, hidden: Array) -> Array:
+        """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token, width].
+
+        Raises UnsupportedError where there is no output head.
+        """
+        return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
+
+    def decoder(self, source: str | Sequence[Token]) -> Model:
+        """The decoder of an encoder-decoder reading `source`: traces of its layers have `cross`, attention over the source.
+
+        Its texts begin with the start token and leave out their last, as in training.
+        Raises UnsupportedError for a model of one side.
+        """
+        if self.spec.decoder is None or self.other is None:
+            raise UnsupportedError(
+                f"a {self.spec.family} model has no cross-attention", expected="an encoder-decoder, such as t5, bart or marian"
+            )
+        (last,) = self.trace(source, layers=[len(self.spec.blocks) - 1], keep=())
+        memory = run.finish(self.spec, self.store.outer(self.backend), self.backend, last.after)
+        tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
+        return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 
     def _only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
         if heads is None:
             return trace
-        attention = self.spec.blocks[trace.layer].attention
-        self._check("head", sorted(heads), attention.heads)
-        return choose_heads(trace, sorted(heads), attention.heads // attention.kv_heads)
+        block = self.spec.blocks[trace.layer]
+        run.check("head", sorted(heads), block.attention.heads)
+        chosen = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
+        if trace.cross is None or block.cross is None:
+            return chosen
+        return replace(chosen, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads))
 
 
 def choose_heads(trace: LayerTrace, heads: Sequence[int], shared: int) -> LayerTrace:

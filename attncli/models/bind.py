@@ -1,0 +1,208 @@
+"""Binding: which stored tensor plays which role, every one accounted for before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from attncli.attention.spec import Spec
+from attncli.errors import InputError
+from attncli.models.family import Concat, Family, Grouped, Names, Shared, Source, Stacked
+from attncli.models.roles import Role, layer_roles, outer_roles
+
+SPELLINGS = {".weight": (".weight", ".gamma"), ".bias": (".bias", ".beta"), "": ("",)}
+"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta."""
+
+NEVER_NEEDED = ("*inv_freq", "*position_ids", "*num_batches_tracked")
+
+
+class Stored(Protocol):
+    """What binding needs to know of a stored tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def file(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
+    one role, "concat" and "grouped" one tensor for several. groups: how many groups of heads "grouped" has.
+    shared: whether every layer uses the same tensor."""
+
+    tensors: tuple[str, ...]
+    roles: tuple[Role, ...]
+    form: Literal["whole", "stacked", "concat", "grouped"] = "whole"
+    transposed: bool = False
+    groups: int = 1
+    shared: bool = False
+
+    def shape(self) -> tuple[int, ...]:
+        """The shape that each tensor must have."""
+        rows = [role.shape for role in self.roles]
+        shape = rows[0][1:] if self.form == "stacked" else (sum(row[0] for row in rows), *rows[0][1:]) if len(rows) > 1 else rows[0]
+        return shape[::-1] if self.transposed else shape
+
+    def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """The roles' arrays out of the tensors' own, without copying where that is possible."""
+        whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
+        if self.transposed:
+            whole = whole.T
+        if self.form in ("whole", "stacked"):
+            return {self.roles[0].name: whole}
+        rows = [role.shape[0] // self.groups for role in self.roles]
+        apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
+        ends = np.cumsum(rows)
+        return {
+            role.name: apart[:, end - count : end].reshape(role.shape) for role, count, end in zip(self.roles, rows, ends, strict=True)
+        }
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The tensors of one side of a model: those outside the layers, and those of each layer in file order."""
+
+    outer: Mapping[str, Bound]
+    layers: tuple[tuple[Bound, ...], ...]
+
+
+def bind(spec: Spec, family: Family, tensors: Mapping[str, Stored], where: str) -> tuple[Binding, Binding | None]:
+    """The binding of a model, and of its decoder if it has one.
+
+    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part.
+    """
+    sides = [_Binder(spec, family.names, tensors, where)]
+    if spec.decoder is not None and family.decoder is not None:
+        sides.append(_Binder(spec.decoder, family.decoder, tensors, where))
+    found = [side.binding() for side in sides]
+    claimed = {name for side in sides for name in side.claimed}
+    ignored = (*NEVER_NEEDED, *(pattern for side in sides for pattern in side.names.ignored))
+    prefixes = tuple(side.prefix for side in sides if side.prefix)
+    surplus = [name for name in tensors if name not in claimed and not _matches(name, prefixes, ignored)]
+    if surplus:
+        more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
+        raise InputError(
+            f"tensor {surplus[0]!r}{more} would play no part in this model",
+            where=where,
+            expected=f"the tensors of a {spec.family} model with {len(spec.blocks)} layers, and no others",
+        )
+    return found[0], found[1] if len(found) > 1 else None
+
+
+def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> bool:
+    names = {name, *(name.removeprefix(prefix) for prefix in prefixes)}
+    return any(fnmatchcase(one, pattern) for pattern in patterns for one in names)
+
+
+class _Binder:
+    """Binds one side, noting which tensors it claims."""
+
+    def __init__(self, spec: Spec, names: Names, tensors: Mapping[str, Stored], where: str) -> None:
+        self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
+        self.claimed: set[str] = set()
+        anchor = str(names.outside["tokens"])
+        found = [prefix for prefix in ("", *names.prefixes) if any(prefix + one + ".weight" in tensors for one in anchor.split("|"))]
+        self.prefix = found[0] if found else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
+
+    def binding(self) -> Binding:
+        outer = {bound.roles[0].name: bound for bound in self._side(outer_roles(self.spec), self.names.outside, "")}
+        if self.spec.head is not None and not self.spec.head.tied and "head.weight" not in outer:
+            outer.pop("head.bias", None)
+        layers = []
+        for index, block in enumerate(self.spec.blocks):
+            bound = self._side(layer_roles(self.spec, block), self.names.inside, self.names.layer.format(layer=index))
+            layers.append(tuple(sorted(bound, key=lambda one: self._place(one.tensors[0]))))
+        self._alike(layers)
+        return Binding(outer, tuple(layers))
+
+    def _place(self, name: str) -> tuple[str, int]:
+        return str(self.tensors[name].file), self.tensors[name].start
+
+    def _side(self, roles: Sequence[Role], sources: Mapping[str, Source], layer: str) -> list[Bound]:
+        by_name = {role.name: role for role in roles}
+        found = []
+        for modules, source in sources.items():
+            for suffix in SPELLINGS:
+                parts = tuple(by_name.pop(module + suffix) for module in modules.split() if module + suffix in by_name)
+                if parts:
+                    bound = self._bound(parts, suffix, source, layer)
+                    if bound is not None:
+                        found.append(self._checked(bound))
+        unnamed = [role.name for role in by_name.values() if not role.optional]
+        if unnamed:
+            raise InputError(f"a {self.spec.family} checkpoint has no tensor for {unnamed[0]!r}", where=self.where)
+        return found
+
+    def _bound(self, roles: tuple[Role, ...], suffix: str, source: Source, layer: str) -> Bound | None:
+        transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
+        match source:
+            case Stacked(name):
+                tensors = [self._found(layer + name.format(item=item), suffix, roles[0]) for item in range(roles[0].shape[0])]
+                named = [tensor for tensor in tensors if tensor is not None]
+                return Bound(tuple(named), roles, "stacked", transposed) if len(named) == len(tensors) else None
+            case Shared(name):
+                tensor = self._found(name, suffix, roles[0])
+            case Concat(name) | Grouped(name) | (str() as name):
+                tensor = self._found("|".join(layer + one for one in name.split("|")), suffix, roles[0])
+        if tensor is None:
+            return None
+        match source:
+            case Concat():
+                return Bound((tensor,), roles, "concat", transposed)
+            case Grouped():
+                return Bound((tensor,), roles, "grouped", transposed, self._groups(roles))
+            case _:
+                return Bound((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
+
+    def _groups(self, roles: tuple[Role, ...]) -> int:
+        attention = self.spec.blocks[0].attention
+        return min(role.shape[0] for role in roles) // attention.head_dim
+
+    def _found(self, name: str, suffix: str, role: Role) -> str | None:
+        """The name under which a tensor is stored; None for a bias that is not there."""
+        spelled = [one + suffix_told for one in name.split("|") for suffix_told in SPELLINGS[suffix]]
+        for tensor in (*(self.prefix + one for one in spelled), *spelled):
+            if tensor in self.tensors:
+                return tensor
+        if role.optional:
+            return None
+        wanted = self.prefix + spelled[0]
+        close = get_close_matches(wanted, self.tensors, 1, 0.8)
+        raise InputError(
+            f"tensor {wanted!r} is missing",
+            where=self.where,
+            expected=f"shape {list(role.shape)}, for {role.name}",
+            hint=f"the nearest name there is {close[0]!r}" if close else "",
+        )
+
+    def _checked(self, bound: Bound) -> Bound:
+        for tensor in bound.tensors:
+            shape = tuple(self.tensors[tensor].shape)
+            if shape != bound.shape():
+                raise InputError(
+                    f"tensor {tensor!r} has shape {list(shape)}",
+                    where=self.where,
+                    expected=f"{list(bound.shape())} by config.json, for {', '.join(role.name for role in bound.roles)}",
+                )
+            self.claimed.add(tensor)
+        return bound
+
+    def _alike(self, layers: Sequence[tuple[Bound, ...]]) -> None:
+        """A bias that some layers have must not be missing in another: that would be a different model."""
+        having: dict[str, list[int]] = {}
+        for index, layer in enumerate(layers):
+            for role in (role for bound in layer for role in bound.roles):
+                having.setdefault(role.name, []).append(index)
+        for name, there in having.items():
+            weight = name.removesuffix(".bias") + ".weight"
+            missing = set(having.get(weight, ())) - set(there) if name.endswith(".bias") else set()
+            if missing:
+                raise InputError(f"layer {min(missing)} has no {name}, layer {there[0]} has", where=self.where, expected="both or none")

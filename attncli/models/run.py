@@ -1,0 +1,80 @@
+"""Running a model: layer after layer, each one's weights fetched when it is reached; then the head."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from attncli.arrays.backend import Array, Backend
+from attncli.attention.block import Context, Weights, normalise, run_block
+from attncli.attention.spec import Spec
+from attncli.attention.trace import LayerTrace
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.token import Token
+
+
+class Store(Protocol):
+    """Where a model's weights come from, read by role, one layer at a time."""
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        """The weights of one layer by role."""
+
+    def outer(self, backend: Backend) -> Weights:
+        """The weights outside the layers by role."""
+
+    def bytes_read(self) -> int:
+        """How many bytes of weights have been read so far."""
+
+
+def run(
+    spec: Spec, store: Store, backend: Backend, tokens: Sequence[Token], context: Context, layers: Collection[int]
+) -> Iterator[LayerTrace]:
+    """Yield the traces of these layers, in order; what comes after the last of them is not read.
+
+    Raises InputError for a layer that does not exist.
+    """
+    wanted = sorted(set(layers))
+    check("layer", wanted, len(spec.blocks))
+    hidden = store.embed(backend, tokens)
+    for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
+        quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
+        trace = run_block(backend, block, store.layer(backend, index), hidden, quiet, index)
+        hidden = trace.after
+        if index in wanted:
+            yield trace
+
+
+def check(what: str, indices: Sequence[int], count: int) -> None:
+    """Raise InputError unless each index is one of `count` layers or heads."""
+    for index in indices:
+        if not 0 <= index < count:
+            raise InputError(f"there is no {what} {index}", expected=f"0 to {count - 1} ({count} {what}s)")
+
+
+def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
+    """The final norm over vectors that leave the last layer, [..., token, width]; they themselves if there is none."""
+    if spec.final_norm is None:
+        return hidden
+    return normalise(backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias"))
+
+
+def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
+    """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer, [..., token, width].
+
+    Raises UnsupportedError for a model, or a file of one, without an output head.
+    """
+    head = spec.head
+    matrix = None if head is None else weights("tokens.weight" if head.tied else "head.weight")
+    if head is None or matrix is None or matrix.shape[-1] != hidden.shape[-1]:
+        raise UnsupportedError(
+            f"this {spec.family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+        )
+    bias = None if head.tied else weights("head.bias")
+    scores = backend.matmul(finish(spec, weights, backend, hidden), backend.transpose(matrix)) * head.scale
+    scores = scores if bias is None else scores + bias
+    return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap

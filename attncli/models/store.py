@@ -1,0 +1,90 @@
+"""`CheckpointStore`: a bound checkpoint's weights, read when they are reached and let go after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.attention.block import Weights, normalise
+from attncli.attention.feed_forward import linear
+from attncli.attention.position import sinusoidal
+from attncli.attention.spec import Spec
+from attncli.errors import InputError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.token import Token
+from attncli.models.bind import Binding, Bound
+
+
+class CheckpointStore:
+    """`Store` of one side of a checkpoint. Of the token table only the rows needed are read."""
+
+    def __init__(self, spec: Spec, checkpoint: Checkpoint, binding: Binding) -> None:
+        self.spec = spec
+        self.checkpoint = checkpoint
+        self.binding = binding
+        self._kept: dict[str, Array] = {}
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        embedding = self.spec.embedding
+        x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
+        weights = self.outer(backend)
+        if embedding.projection == "tokens":
+            x = linear(backend, weights, "embed.project", x)
+        positions = [token.index for token in tokens]
+        match embedding.positions:
+            case "learned":
+                x = x + self._rows(backend, "positions.weight", [embedding.position_offset + place for place in positions])
+            case "sinusoidal":
+                x = x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
+            case "halves":
+                encoded = sinusoidal(np.asarray(positions), x.shape[-1])
+                # float32, as the models that use it hold their table
+                x = x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
+            case None:
+                pass
+        if embedding.types:
+            x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
+        if embedding.norm is not None:
+            x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
+        return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        found: dict[str, Array] = {}
+        for bound in self.binding.layers[index]:
+            if bound.shared:
+                found |= {role.name: self._keep(backend, role.name, bound) for role in bound.roles}
+            else:
+                found |= self._read(backend, bound)
+        return found.get
+
+    def outer(self, backend: Backend) -> Weights:
+        def role(name: str) -> Array | None:
+            return self._keep(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
+
+        return role
+
+    def bytes_read(self) -> int:
+        return self.checkpoint.bytes_read
+
+    def _keep(self, backend: Backend, name: str, bound: Bound) -> Array:
+        """A tensor that belongs to no single layer: read once and held."""
+        if name not in self._kept:
+            self._kept |= self._read(backend, bound)
+        return self._kept[name]
+
+    def _read(self, backend: Backend, bound: Bound) -> dict[str, Array]:
+        arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
+        return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
+
+    def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
+        return backend.array(self.checkpoint.read_rows(self.binding.outer[role].tensors[0], rows, backend.dtype))
+
+    def _id(self, token: Token) -> int:
+        if token.id is None or not 0 <= token.id < self.spec.vocabulary:
+            raise InputError(
+                f"token {token.text!r} has the id {token.id}, the embedding has {self.spec.vocabulary:,} rows",
+                expected="a tokenizer that belongs to this checkpoint",
+            )
+        return token.id
