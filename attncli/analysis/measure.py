@@ -10,8 +10,9 @@ import numpy as np
 
 from attncli.analysis.metrics import DEFAULT, METRICS, Metric
 from attncli.analysis.pairs import Pairs
-from attncli.analysis.rows import About, Rows, UniformRows, WeightRows
+from attncli.analysis.rows import About, Rows, WeightRows
 from attncli.analysis.sight import Bools, Floats, Ints, Sight, sight
+from attncli.analysis.uniform import UniformRows
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
 
@@ -45,6 +46,7 @@ class Tally:
         self._sums = np.zeros((2, len(metrics), heads))
         self._norms = np.zeros((2, len(metrics), heads))
         self._rows = np.zeros((len(metrics), heads), np.int64)
+        self._even: tuple[Sight, Floats, Floats] | None = None  # the baseline of the rows last added
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
         """Add the rows of heads first_head, first_head + 1, …
@@ -52,16 +54,32 @@ class Tally:
         real: booleans [row] or [head, row], False for padding, which is left out.
         """
         heads = slice(first_head, first_head + rows.weights.shape[0])
-        for place, source in enumerate((rows, uniform_rows(rows.i, rows.see, rows.about))):
-            for at, metric in enumerate(self._metrics):
-                if not _answerable(metric, self.about):
-                    continue
-                found = metric.of(source)
-                used = found.used if real is None else found.used & real
-                self._sums[place, at, heads] += _sum(found.value, used)
-                self._norms[place, at, heads] += used.sum(-1) if found.weight is None else _sum(found.weight, used)
-                if place == 0:
-                    self._rows[at, heads] += used.sum(-1)
+        sums, norms, used = self._summed(rows, real)
+        self._sums[0, :, heads] += sums
+        self._norms[0, :, heads] += norms
+        self._rows[:, heads] += used
+        if self._even is None or self._even[0] is not rows.see or real is not None:
+            even = self._summed(uniform_rows(rows.i, rows.see, rows.about), real)
+            self._even = (rows.see, even[0], even[1])
+        self._sums[1, :, heads] += self._even[1]
+        self._norms[1, :, heads] += self._even[2]
+
+    def _summed(self, rows: Rows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
+        """Σ value, Σ weight and the number of rows used of each metric, [metric, head or 1]."""
+        sums, norms, counts = [], [], []
+        for metric in self._metrics:
+            if not _answerable(metric, self.about):
+                sums.append(np.zeros(1))
+                norms.append(np.zeros(1))
+                counts.append(np.zeros(1, np.int64))
+                continue
+            found = metric.of(rows)
+            used = found.used if real is None else found.used & real
+            sums.append(_sum(found.value, used))
+            norms.append(used.sum(-1) if found.weight is None else _sum(found.weight, used))
+            counts.append(used.sum(-1))
+        heads = max(map(len, sums), default=1)
+        return tuple(np.stack([np.broadcast_to(each, heads) for each in part]) for part in (sums, norms, counts))  # type: ignore[return-value]
 
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
         """The metrics by name. shape: of the heads, None for one axis."""

@@ -116,11 +116,7 @@ def _band(rows: Rows) -> Floats:
 def _beyond(value: Callable[[Rows], Floats]) -> Callable[[Rows], PerRow]:
     """The share of `value` in the weight that is left without key 0 and the query itself."""
 
-    def of(rows: Rows) -> PerRow:
-        left = rows.total - rows.key(0) - np.where(rows.i == 0, 0.0, rows.at(0))
-        return PerRow(value(rows), ~rows.see.empty, left)
-
-    return of
+    return lambda rows: PerRow(value(rows), ~rows.see.empty, rows.rest)
 
 
 def _special(rows: Rows) -> Floats:

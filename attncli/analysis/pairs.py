@@ -24,6 +24,7 @@ class Pairs:
         places[self._order] = np.arange(kinds.size)
         starts = np.searchsorted(kinds[self._order], kinds)
         self._starts, self._earlier = starts, places - starts
+        self._last: dict[int, tuple[Ints, tuple[Ints, Ints]]] = {}
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         """For query positions i [row]: the pairs (row, key) with key = j + after, j < i of the same token.
@@ -31,6 +32,14 @@ class Pairs:
         Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
         1 for the tokens that followed them.
         """
+        known = self._last.get(after)
+        if known is not None and known[0] is i:  # the same block of rows, of another head
+            return known[1]
+        found = self._of(i, after)
+        self._last[after] = (i, found)
+        return found
+
+    def _of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
         within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)

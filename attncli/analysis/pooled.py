@@ -15,15 +15,17 @@ class PooledMaps:
     """The largest weight in each cell of `pool` × `pool` pairs, [head, query cell, key cell].
 
     With `pool` 1 these are the weights themselves. Memory does not grow with the text.
+    offset: position of query 0.
     """
 
-    def __init__(self, heads: int, queries: int, keys: int, side: int = SIDE) -> None:
+    def __init__(self, heads: int, queries: int, keys: int, *, side: int = SIDE, offset: int = 0) -> None:
+        self._offset = offset
         self.pool = max(-(-max(queries, keys) // side), 1)
         self.values: Floats = np.zeros((heads, -(-queries // self.pool), -(-keys // self.pool)))
 
-    def add(self, rows: WeightRows, start: int, *, first_head: int = 0) -> None:
-        """Add weights of rows start, start + 1, … of heads first_head, first_head + 1, …"""
-        weights, pool, low = rows.weights, self.pool, rows.low
+    def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
+        """Add the rows of heads first_head, first_head + 1, …"""
+        weights, pool, low, start = rows.weights, self.pool, rows.low, int(rows.i[0]) - self._offset
         heads = slice(first_head, first_head + weights.shape[0])
         if not weights.shape[-1]:
             return

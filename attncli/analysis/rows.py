@@ -1,7 +1,7 @@
 """Facts of query rows that the metrics are made of, from weights and for uniform attention.
 
 Both kinds of rows answer the same questions, so that a metric is written once and its baseline
-is the same formula on `UniformRows`. Answers are float64 [head, row].
+is the same formula on `uniform.UniformRows`. Answers are float64 [head, row].
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ class Rows(Protocol):
     def moments(self) -> tuple[Floats, Floats]:
         """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
 
+    @property
+    def rest(self) -> Floats:
+        """Σ_j A_ij without key 0 and the query itself; summed, not subtracted, as sinks leave little."""
+
     def at(self, offset: int) -> Floats:
         """A_{i, i+offset}, 0 where that key is not visible."""
 
@@ -82,7 +86,8 @@ class WeightRows:
 
     @cached_property
     def total(self) -> Floats:
-        return self.numpy(self.backend.sum(self.weights, -1)[..., 0])
+        before, after = self._sides
+        return before + self._near.sum(-1) + after + (self.key(0) if self._split[0] > 0 else 0.0)
 
     @cached_property
     def entropy(self) -> Floats:
@@ -90,13 +95,11 @@ class WeightRows:
 
     @cached_property
     def peak(self) -> Floats:
-        return self.numpy(self.backend.max(self.weights, -1)[..., 0])
+        return np.maximum(self.peak_beyond_first, self.key(0))
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
         beyond = self.weights[..., max(1 - self.low, 0) :]
-        if beyond.shape[-1] == self.weights.shape[-1]:
-            return self.peak
         return self.numpy(self.backend.max(beyond, -1)[..., 0]) if beyond.shape[-1] else np.zeros(self._shape)
 
     @cached_property
@@ -107,25 +110,49 @@ class WeightRows:
     def moments(self) -> tuple[Floats, Floats]:
         # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
         # positions count from the first row, so that nothing large cancels
-        first, stop = int(self.i[0]), int(self.i[-1]) + 1
-        split = [min(max(at - self.low, 0), self.weights.shape[-1]) for at in (first, stop)]
+        first, split = int(self.i[0]), self._split
         i = (self.i - first).astype(np.float64)
-        before = self._ramp(0, split[0], i, first)
-        after = self._ramp(split[1], self.weights.shape[-1], i, first)
+        sides = self._sides
+        whole = sides[0] + (self.key(0) if split[0] > 0 else 0.0)
+        before = self._ramp(0, split[0], first) - i * whole
+        after = self._ramp(split[1], self.weights.shape[-1], first) - i * sides[1]
         j = self.low + np.arange(*split) - first
-        near = self.numpy(self.weights[..., split[0] : split[1]])
+        near = self._near
         steps = j[None, :] - i[:, None]
         return after - before + (near * np.abs(steps)).sum(-1), before + after + (near * steps).sum(-1)
 
-    def _ramp(self, start: int, stop: int, i: Floats, origin: int) -> Floats:
-        """Σ A_ij (j − i) over the columns start..stop-1."""
+    @cached_property
+    def _split(self) -> tuple[int, int]:
+        """The columns from the first row's own position to the last row's."""
+        start, stop = (min(max(at - self.low, 0), self.weights.shape[-1]) for at in (int(self.i[0]), int(self.i[-1]) + 1))
+        return start, stop
+
+    @cached_property
+    def rest(self) -> Floats:
+        j = self.low + np.arange(*self._split)
+        before, after = self._sides
+        return before + np.where((j[None, :] == self.i[:, None]) | (j == 0), 0.0, self._near).sum(-1) + after
+
+    @cached_property
+    def _near(self) -> Floats:
+        """The weights on the rows' own positions, [head, row, position]."""
+        return self.numpy(self.weights[..., slice(*self._split)])
+
+    @cached_property
+    def _sides(self) -> tuple[Floats, Floats]:
+        """Σ A_ij over the keys before and after the rows' own positions, key 0 left out."""
+        start, stop = self._split
+        beyond = max(1 - self.low, 0)
+        before, after = self.weights[..., beyond : max(start, beyond)], self.weights[..., max(stop, beyond) :]
+        return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(self.backend.sum(after, -1)[..., 0])
+
+    def _ramp(self, start: int, stop: int, origin: int) -> Floats:
+        """Σ A_ij (j − origin) over the columns start..stop-1."""
         if start >= stop:
             return np.zeros(self._shape)
         j = self.backend.keep((self.low + np.arange(start, stop) - origin).astype(np.float64))
         piece = self.weights[..., start:stop]
-        # a product with one vector runs at the speed of memory, with two columns at a fraction of it
-        first = self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
-        return first - i * self.numpy(self.backend.sum(piece, -1)[..., 0])
+        return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
 
     def at(self, offset: int) -> Floats:
         key = self.i + offset
@@ -149,10 +176,15 @@ class WeightRows:
     def same(self, after: int) -> Floats:
         assert self.about.pairs is not None
         rows, keys = self.about.pairs.of(self.i, after)
-        columns = keys - self.low
-        inside = (columns >= 0) & (columns < self.weights.shape[-1])
-        picked = self._pick(rows[inside], columns[inside])
-        return np.stack([np.bincount(rows[inside], head, self.i.size) for head in picked])
+        if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
+            inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
+            rows, keys = rows[inside], keys[inside]
+        found = np.zeros(self._shape)
+        if rows.size:
+            # pairs come row by row: one sum over each run
+            starts = np.flatnonzero(np.diff(rows, prepend=-1))
+            found[:, rows[starts]] = np.add.reduceat(self._pick(rows, keys - self.low), starts, axis=-1)
+        return found
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:
         heads, _, width = self.weights.shape
@@ -163,58 +195,3 @@ class WeightRows:
         """Any array of the rows' backend as float64 NumPy."""
         found: Any = self.backend.numpy(array)
         return found.astype(np.float64)
-
-
-class UniformRows:
-    """`Rows` of uniform attention over gapless sight, in closed form; each row costs the same however long it is."""
-
-    def __init__(self, i: Ints, see: Sight, about: About) -> None:
-        if see.seen is not None:
-            raise ValueError("closed forms need sight without gaps")
-        self.i, self.see, self.about = i, see, about
-        self.share = np.where(see.empty, 0.0, 1.0 / np.maximum(see.count, 1))
-
-    @cached_property
-    def total(self) -> Floats:
-        return (~self.see.empty).astype(np.float64)
-
-    @cached_property
-    def entropy(self) -> Floats:
-        logs: Floats = np.log(np.maximum(self.see.count, 1).astype(np.float64))
-        return logs
-
-    @cached_property
-    def peak(self) -> Floats:
-        return self.share
-
-    @cached_property
-    def peak_beyond_first(self) -> Floats:
-        return np.where(self.see.last >= np.maximum(self.see.first, 1), self.share, 0.0)
-
-    @cached_property
-    def moments(self) -> tuple[Floats, Floats]:
-        back, ahead = self.i - self.see.first, self.see.last - self.i
-        signed = np.where(self.see.empty, 0.0, (self.see.first + self.see.last) / 2 - self.i)
-        # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
-        sums = np.sign(back) * _triangle(np.abs(back) - (back < 0)) + np.sign(ahead) * _triangle(np.abs(ahead) - (ahead < 0))
-        return np.where(self.see.empty, 0.0, sums * self.share), signed
-
-    def at(self, offset: int) -> Floats:
-        return np.where(self.see.at(self.i + offset), self.share, 0.0)
-
-    def key(self, k: int) -> Floats:
-        return np.where(self.see.at(np.full_like(self.i, k)), self.share, 0.0)
-
-    def mass(self, chosen: Bools) -> Floats:
-        up_to = np.concatenate([[0], np.cumsum(chosen)])
-        return np.where(self.see.empty, 0, up_to[self.see.last + 1] - up_to[self.see.first]) * self.share
-
-    def same(self, after: int) -> Floats:
-        assert self.about.pairs is not None
-        rows, keys = self.about.pairs.of(self.i, after)
-        inside = (keys >= self.see.first[:, rows]) & (keys <= self.see.last[:, rows])
-        return np.stack([np.bincount(rows[each], minlength=self.i.size) for each in inside]) * self.share
-
-
-def _triangle(n: Any) -> Any:
-    return n * (n + 1) / 2

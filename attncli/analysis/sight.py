@@ -42,12 +42,18 @@ class Sight:
         column = np.clip(key - self.low, 0, self.seen.shape[-1] - 1)
         return inside & self.seen[:, np.arange(key.size), column]
 
+    def shown(self, high: int) -> Bools:
+        """Visibility key by key, [head or 1, row, low..high-1]."""
+        if self.seen is not None:
+            return self.seen
+        j = np.arange(self.low, high)
+        return (j >= self.first[..., None]) & (j <= self.last[..., None])
+
     def spread(self) -> Floats:
-        """Uniform weights over what each row sees, [head or 1, row, low..high-1]; 0 in empty rows."""
-        width = 0 if self.seen is None else self.seen.shape[-1]
-        j = self.low + np.arange(width or int(self.last.max(initial=self.low)) + 1 - self.low)
-        seen = (j >= self.first[..., None]) & (j <= self.last[..., None]) if self.seen is None else self.seen
-        return seen / np.maximum(self.count, 1)[..., None]
+        """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows."""
+        if self.seen is None:
+            raise ValueError("sight without gaps has closed forms")
+        return self.seen / np.maximum(self.count, 1)[..., None]
 
 
 def sight(seen: Bools | None, rows: int, low: int, high: int) -> Sight:
