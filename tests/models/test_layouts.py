@@ -1,0 +1,157 @@
+"""Weight files of classes that people have: what attn computes is what the class's own forward computes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch_classes as classes
+from torch import nn
+
+from attncli.arrays.backend import choose
+from attncli.attention.mask import Causal, Everywhere, Given
+from attncli.inputs.tensors import write_tensors
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.layouts.layout import Asked
+from attncli.models.weight_file import Around, load_weights
+
+WORDS = "a b c d e f g"
+TOKENS = len(WORDS.split())
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class, what its layout is called, and what must be said beside its file."""
+
+    make: Callable[[], nn.Module]
+    layout: str
+    d_model: int
+    heads: int | None = None
+    prefix: str = ""
+
+
+CASES = {
+    "single head": Case(lambda: classes.SingleHead(13, 7, 5), "single-head class", 13),
+    "list of heads": Case(lambda: classes.ListOfHeads(13, 3, 5), "heads.i", 13),
+    "shared maps": Case(lambda: classes.SharedMaps(15, 5), "values keys queries", 15),
+    "shared maps with bias": Case(lambda: classes.SharedMaps(15, 3, bias=True), "values keys queries", 15),
+    "whole maps": Case(lambda: classes.WholeMaps(15, 5), "values keys queries", 15, heads=5),
+    "matrices": Case(lambda: classes.Matrices(13, 7, 5), "matrices", 13),
+    "matrices with output and bias": Case(lambda: classes.Matrices(13, 7, 5, output=True, bias=True), "matrices", 13),
+    "matrices per head": Case(lambda: classes.MatricesPerHead(13, 3, 7, 5), "matrices", 13),
+    "kernels": Case(lambda: classes.Kernels(13, 3, 7, 5), "Keras", 13, prefix="part."),
+    "fused convolution": Case(lambda: classes.Fused(15, 3), "fused c_attn", 15, heads=3),
+    "fused linear": Case(lambda: classes.LinearFused(15, 5), "fused qkv", 15, heads=5),
+    "torch": Case(lambda: classes.Torch(15, 3), "torch.nn.MultiheadAttention", 15, heads=3, prefix="inner."),
+    "torch without bias": Case(lambda: classes.Torch(15, 5, bias=False), "torch.nn.MultiheadAttention", 15, heads=5),
+    "torch with bias_kv": Case(lambda: classes.Torch(15, 3, add_bias_kv=True), "torch.nn.MultiheadAttention", 15, heads=3),
+    "torch apart": Case(lambda: classes.Torch(15, 3, apart=True), "torch.nn.MultiheadAttention", 15, heads=3),
+}
+
+MASKS = {
+    "all": (Everywhere(), None),
+    "causal": (Causal(), np.tril(np.ones((TOKENS, TOKENS), bool))),
+    "given": (Given(np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)), np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)),
+}
+
+
+def state(module: nn.Module, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    return {name.removeprefix(prefix): tensor.numpy() for name, tensor in module.state_dict().items()}
+
+
+def inputs(d_model: int, batch: int = 2) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(5).normal(size=(batch, TOKENS, d_model))
+
+
+def outputs(path: Path, x: np.ndarray[Any, Any], asked: Asked, mask: Any, backend: str = "numpy", **around: Any) -> np.ndarray[Any, Any]:
+    """attn's output for each text of a batch, in float64."""
+    chosen = choose(backend, device=None, dtype="float64")
+    found = []
+    for text in x:
+        model = load_weights(path, tokenizer("word"), chosen, asked=asked, around=Around(mask=mask, embedding=text, **around))
+        found.append(chosen.numpy(next(model.trace(WORDS)).stages["out"]))
+    return np.stack(found)
+
+
+def expected(module: nn.Module, x: np.ndarray[Any, Any], visible: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        return module(torch.from_numpy(x), None if visible is None else torch.from_numpy(visible)).numpy()
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_those_of_the_class_itself(name: str, mask: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    module = classes.filled(case.make(), seed=11)
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(module, case.prefix), {})
+    ours, (rule, visible) = Asked(heads=case.heads), MASKS[mask]
+    x = inputs(case.d_model)
+    reference = expected(module, x, visible)
+    assert np.abs(outputs(path, x, ours, rule) - reference).max() < 1e-10
+    # the comparison would notice one weight that moved
+    with torch.no_grad():
+        next(module.parameters()).flatten()[0] += 0.5
+    assert np.abs(expected(module, x, visible) - reference).max() > 1e-4
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("ending", [".pt", ".pth", ".safetensors", ".npz"])
+def test_every_kind_of_file_gives_the_same_numbers(ending: str, backend: str, tmp_path: Path) -> None:
+    module = classes.filled(classes.ListOfHeads(13, 3, 5), seed=2)
+    path = tmp_path / f"class{ending}"
+    if ending.startswith(".p"):
+        torch.save(module.state_dict(), path)
+    else:
+        write_tensors(path, state(module), {})
+    x = inputs(13)
+    assert np.abs(outputs(path, x, Asked(), Everywhere(), backend) - expected(module, x, None)).max() < 1e-10
+
+
+def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
+    """The promise as a reader meets it: the class in float32 against attn in float32."""
+    module = classes.filled(classes.SharedMaps(16, 4), seed=3, spread=0.25).float()
+    path = tmp_path / "class.pt"
+    torch.save(module.state_dict(), path)
+    x = inputs(16).astype(np.float32)
+    with torch.no_grad():
+        reference = module(torch.from_numpy(x)).numpy()
+    model = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), around=Around(embedding=x[1]))
+    assert np.abs(next(model.trace(WORDS)).stages["out"] - reference[1]).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_layout_is_told_in_words_and_every_tensor_has_a_role(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(classes.filled(case.make(), seed=1), case.prefix), {})
+    from attncli.models.layouts.recognise import read_weight_file
+
+    found = read_weight_file(path, Asked(heads=case.heads))
+    assert case.layout in found.layout
+    assert all(found.roles.values())
+    assert found.facts.d_model == case.d_model
+
+
+@pytest.mark.parametrize("around", ["", "module.", "self_attn.", "encoder.layers.0.self_attn.", "my_block.inner."])
+def test_modules_around_it_do_not_matter(around: str, tmp_path: Path) -> None:
+    module = classes.filled(classes.Torch(15, 3), seed=4)
+    path = tmp_path / "wrapped.npz"
+    write_tensors(path, {f"{around}{name}": array for name, array in state(module, "inner.").items()}, {})
+    x = inputs(15)
+    assert np.abs(outputs(path, x, Asked(heads=3), Everywhere()) - expected(module, x, None)).max() < 1e-10
+
+
+def test_the_class_that_divides_by_the_embeddings_root_can_be_read_the_other_way(tmp_path: Path) -> None:
+    module = classes.filled(classes.SharedMaps(15, 5), seed=6)
+    path = tmp_path / "class.npz"
+    write_tensors(path, state(module), {})
+    x = inputs(15)
+    reference = expected(module, x, None)
+    said = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float64")).warnings
+    assert any("√d_model" in note and "--scale" in note for note in said)
+    assert np.abs(outputs(path, x, Asked(), Everywhere(), scale="sqrt-dmodel") - reference).max() < 1e-10
+    assert np.abs(outputs(path, x, Asked(), Everywhere(), scale="sqrt-dk") - reference).max() > 1e-3
