@@ -20,6 +20,9 @@ class Store(Protocol):
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         """The vectors that enter layer 0, [token, width], each token at the position `index`; reads the rows needed."""
 
+    def expect(self, layers: range) -> None:
+        """Be told which layers will be asked for next, in order."""
+
     def layer(self, backend: Backend, index: int) -> Weights:
         """The weights of one layer by role."""
 
@@ -40,6 +43,7 @@ def run(
     wanted = sorted(set(layers))
     check("layer", wanted, len(spec.blocks))
     hidden = store.embed(backend, tokens)
+    store.expect(range(wanted[-1] + 1))
     for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
         quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
         trace = run_block(backend, block, store.layer(backend, index), hidden, quiet, index)

@@ -50,6 +50,9 @@ class CheckpointStore:
             x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
         return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
 
+    def expect(self, layers: range) -> None:
+        self.checkpoint.ahead([name for layer in layers for bound in self.binding.layers[layer] if not bound.shared for name in bound.tensors])
+
     def layer(self, backend: Backend, index: int) -> Weights:
         found: dict[str, Array] = {}
         for bound in self.binding.layers[index]:

@@ -231,6 +231,9 @@ class ToyStore:
             return _vector(self.seed, f"embedding\0{token.text}", self.spec.d_model)
         return self.vocabulary.vector(token)
 
+    def expect(self, layers: range) -> None:
+        """Nothing to prepare: the weights are in memory."""
+
     def layer(self, backend: Backend, index: int) -> Weights:
         def weights(role: str) -> Array | None:
             stored = role.replace("attn.sum.", "norm.").removeprefix("attn.")

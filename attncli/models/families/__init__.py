@@ -1,0 +1,20 @@
+"""The families that run natively, by the `model_type` of their `config.json`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from attncli.models.family import Family
+
+MODEL_TYPES = (
+    "bert",
+)  # fmt: skip
+"""Every `model_type` with a file here of that name."""
+
+
+def family(model_type: str) -> Family | None:
+    """The family of a `model_type`; None for one that has no file here."""
+    if model_type not in MODEL_TYPES:
+        return None
+    found: Family = import_module(f"attncli.models.families.{model_type.replace('-', '_')}").FAMILY
+    return found

@@ -1,0 +1,62 @@
+"""BERT. Post-norm encoder with learned positions and token types. Source: Devlin et al., 2018."""
+
+from __future__ import annotations
+
+from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Names
+from attncli.models.words import ACTIVATIONS
+
+TASK_HEADS = ("pooler.*", "cls.*", "classifier.*", "qa_outputs.*", "dropout.*")
+
+NAMES = Names(
+    layer="encoder.layer.{layer}.",
+    inside={
+        "attn.q": "attention.self.query",
+        "attn.k": "attention.self.key",
+        "attn.v": "attention.self.value",
+        "attn.o": "attention.output.dense",
+        "attn.sum": "attention.output.LayerNorm",
+        "mlp.up": "intermediate.dense",
+        "mlp.down": "output.dense",
+        "mlp.sum": "output.LayerNorm",
+    },
+    outside={
+        "tokens": "embeddings.word_embeddings",
+        "positions": "embeddings.position_embeddings",
+        "types": "embeddings.token_type_embeddings",
+        "embed.norm": "embeddings.LayerNorm",
+    },
+    prefixes=("bert.",),
+    ignored=TASK_HEADS,
+)
+
+FIXED = {
+    "position_embedding_type": Fixed("absolute", "relative positions would enter the scores"),
+    "is_decoder": Fixed(False, "a decoder would see only earlier tokens"),
+    "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
+    "hidden_size_per_head": Fixed(None, "heads would have another width"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a BERT."""
+    width = config.whole("hidden_size")
+    heads = config.heads(width, "num_attention_heads")
+    norm = Norm("layer", config.number("layer_norm_eps", default=1e-12))
+    block = Block(
+        Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5),
+        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
+        {"attn.sum": norm, "mlp.sum": norm},
+    )
+    return Spec(
+        family="bert",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
+        embedding=Embedding(positions="learned", types=config.whole("type_vocab_size", default=2), norm=norm),
+        max_positions=config.whole("max_position_embeddings", default=512),
+    )
+
+
+FAMILY = Family("bert", spec, NAMES, fixed=FIXED)

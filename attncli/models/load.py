@@ -1,0 +1,130 @@
+"""`attncli.load`: a checkpoint, a weight file or seeded weights as a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from attncli.arrays.backend import choose
+from attncli.attention.spec import Spec
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.hub import Resolved
+from attncli.inputs.token import Tokenizer
+from attncli.inputs.tokenize import tokenizer as tokenizer_named
+from attncli.models.aliases import locate
+from attncli.models.bind import bind
+from attncli.models.config import settle, without
+from attncli.models.families import MODEL_TYPES, family
+from attncli.models.family import Family
+from attncli.models.model import Identity, Model
+from attncli.models.shifted import IdsOnly
+from attncli.models.store import CheckpointStore
+
+TYPICAL_TOKENS = 16
+"""Tokens of the short sentence for which "auto" weighs the backends: the text is not known yet."""
+
+
+def load(
+    name_or_dir: str | Path | None = None,
+    *,
+    weights: str | Path | None = None,
+    seed: int | None = None,
+    d_model: int | None = None,
+    heads: int | None = None,
+    tokenizer: str = "word",
+    backend: str = "auto",
+    device: str | None = None,
+    dtype: str = "float32",
+    ignore: Collection[str] = (),
+    note: Callable[[str], None] = lambda message: None,
+) -> Model:
+    """A model ready to run.
+
+    name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
+    with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
+    backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
+    ignore: keys of config.json to run without. note: told what is being fetched.
+
+    Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
+    damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
+    """
+    if name_or_dir is None:
+        return _seeded(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
+    if not all(option is None for option in (weights, seed, d_model, heads)):
+        raise UsageError("a checkpoint brings its own weights and sizes", expected="a checkpoint's name alone, or weights=, seed=, d_model=")
+    found = locate(str(name_or_dir), note=note)
+    checkpoint = Checkpoint.open(found.folder)
+    spec, kind, warnings = read_spec(checkpoint, ignore)
+    own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
+    parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
+    chosen = choose(backend, device=device, dtype=dtype, work=parameters * TYPICAL_TOKENS)
+    return Model(
+        spec,
+        CheckpointStore(spec, checkpoint, own),
+        _tokenizer(checkpoint, found),
+        chosen,
+        Identity("checkpoint", name=found.name, family=spec.family),
+        warnings=warnings,
+        other=None if spec.decoder is None or other is None else CheckpointStore(spec.decoder, checkpoint, other),
+    )
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """The tokenizer of a checkpoint alone; its weights need not be usable. Raises as `load`."""
+    found = locate(name)
+    with Checkpoint.open(found.folder) as checkpoint:
+        return _tokenizer(checkpoint, found)
+
+
+def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spec, Family, tuple[str, ...]]:
+    """The Spec that a checkpoint's config describes, its family, and warnings about keys that play no part.
+
+    Raises UnsupportedError for a family or a setting that is not implemented, InputError for values that make no sense.
+    """
+    where = str(checkpoint.folder / "config.json")
+    kind = checkpoint.config.get("model_type")
+    if not isinstance(kind, str):
+        raise InputError("config.json does not say which family the model belongs to", where=where, expected="a model_type")
+    found = family(kind)
+    if found is None:
+        raise UnsupportedError(
+            f"models of the family {kind!r} do not run natively",
+            where=where,
+            expected=", ".join(MODEL_TYPES),
+            hint="pip install 'attn[transformers]' runs it through transformers",
+        )
+    config = without(checkpoint.config, ignore, where)
+    spec = found.spec(config)
+    warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
+    return spec, found, warnings + settle(config, found.fixed)
+
+
+def _tokenizer(checkpoint: Checkpoint, found: Resolved) -> Tokenizer:
+    if checkpoint.tokenizer_path is None:
+        return IdsOnly(str(checkpoint.folder))
+    return tokenizer_named(str(checkpoint.tokenizer_path))
+
+
+def _seeded(
+    weights: str | Path | None,
+    seed: int | None,
+    d_model: int | None,
+    heads: int | None,
+    tokenizer: str,
+    backend: str,
+    device: str | None,
+    dtype: str,
+) -> Model:
+    chosen, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
+    if weights is not None:
+        from attncli.models.layouts.layout import Asked
+        from attncli.models.weight_file import Around, load_weights
+
+        return load_weights(Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), around=Around(seed=seed))
+    from attncli.models.toy import Settings, seeded_model
+
+    settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
+    return seeded_model(settings, seed or 0, "seeded", cutter, chosen)
+
+
