@@ -1,0 +1,150 @@
+"""What a text will take on a model, before it starts: bytes to read, multiply-adds, memory, and a rough time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from attncli.attention.spec import Attention, Block, Experts, Mlp, Spec
+from attncli.errors import LimitError
+from attncli.inputs.ahead import DEPTH, PIECE
+from attncli.inputs.shards import TensorInfo
+from attncli.models.bind import Binding
+from attncli.models.machine import Free
+from attncli.models.roles import layer_roles
+
+ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+READS = 1.0e9
+"""Bytes a second that are read from a disk: a plain solid-state disk, cold."""
+COMPUTES = 2.0e10
+"""Multiply-adds a second: two processor cores in float32."""
+STREAMS = 1.0e10
+"""Bytes of weights a second that two cores multiply with when the tokens are few."""
+STARTS = 0.3
+"""Seconds until a process has started and read the headers."""
+WORKING = 3
+"""Arrays of the size of a layer's scores that are alive at once besides those that are kept."""
+MATRICES = frozenset(("q", "k", "v", "o", "up", "gate", "down", "router"))
+"""The roles that every token is multiplied with."""
+RULE = "reading at 1 GB/s or computing at 2e10 multiply-adds and 10 GB of weights a second, whichever is slower, and 0.3 s to start"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What running a text takes.
+
+    tokens: length of the text. layers: how many are computed. bytes_read: of weights. multiply_adds: of matrix products.
+    memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by `RULE`.
+    """
+
+    tokens: int
+    layers: int
+    bytes_read: int
+    multiply_adds: int
+    memory: Mapping[str, int]
+    seconds: float
+
+    @property
+    def peak(self) -> int:
+        """Bytes of memory at the peak besides the program itself."""
+        return sum(self.memory.values())
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """Bytes of a checkpoint's tensors. layers: of each layer. row: of what one token's embedding takes."""
+
+    layers: Sequence[int]
+    row: int
+
+
+def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
+    """The sizes of one side of a checkpoint, from its headers alone."""
+    layers = [sum(tensors[name].bytes for bound in layer for name in bound.tensors) for layer in binding.layers]
+    tables = [binding.outer[role].tensors[0] for role in ("tokens.weight", "positions.weight", "types.weight") if role in binding.outer]
+    return StoredSizes(layers, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
+
+
+def estimate(
+    spec: Spec,
+    tokens: int,
+    *,
+    stored: StoredSizes | None = None,
+    layers: Collection[int] | None = None,
+    kept: int = 2,
+    rows: int | None = None,
+    dtype: str = "float32",
+) -> Estimate:
+    """The estimate for one text of `tokens` tokens.
+
+    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for, None for all; layers
+    after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for all.
+    """
+    asked = set(range(len(spec.blocks)) if layers is None else layers)
+    blocks = spec.blocks[: max(asked) + 1] if asked else ()
+    item = ITEM[dtype]
+    wide = max(item, ITEM["float32"])  # scores of low precision are kept in float32
+    read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
+    numbers = [_numbers(spec, block) for block in blocks]
+    products = sum(tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True))
+    heads = max((block.attention.heads for block in blocks), default=0)
+    held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
+    memory = {
+        "one layer's weights": max((total for total, _ in numbers), default=0) * item,
+        "reading ahead": min(DEPTH * PIECE, read),
+        "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
+        "scores of one layer": WORKING * heads * tokens * min(rows or tokens, tokens) * wide,
+        "scores that are kept": held * tokens * tokens * wide,
+    }
+    streamed = sum(total for total, _ in numbers) * item
+    seconds = STARTS + max(read / READS, products / COMPUTES + streamed / STREAMS)
+    return Estimate(tokens, len(blocks), read, products, memory, seconds)
+
+
+def refuse_over(found: Estimate, free: Free, *, hint: str) -> None:
+    """Raise LimitError if the peak is above what is free, naming both, the largest part, and a way out."""
+    if found.peak <= free.bytes:
+        return
+    part = max(found.memory, key=lambda name: found.memory[name])
+    raise LimitError(
+        f"{found.tokens:,} tokens through {found.layers} layers take about {found.peak / 1e9:,.1f} GB of memory, "
+        f"{found.memory[part] / 1e9:,.1f} GB of it for {part}",
+        expected=f"at most {free.bytes / 1e9:,.1f} GB ({free.source})",
+        hint=hint,
+    )
+
+
+def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
+    """How many weights a layer has, and how many of them each token is multiplied with."""
+    total = active = 0
+    for role in layer_roles(spec, block):
+        count = prod(role.shape)
+        total += count
+        if role.suffix != ".weight" or role.module.rpartition(".")[2] not in MATRICES:
+            continue
+        match block.mlp:
+            case Experts(experts, chosen) if len(role.shape) == 3:
+                active += count * chosen // experts
+            case _:
+                active += count
+    return total, active
+
+
+def _attention_products(block: Block, tokens: int) -> int:
+    both: Iterator[Attention] = (one for one in (block.attention, block.cross) if one is not None)
+    return sum(one.heads * tokens * tokens * (one.head_dim + one.v_dim) for one in both)
+
+
+def _widths(spec: Spec, block: Block) -> int:
+    """Numbers per token that are alive at once in a layer: vectors in and out, projections, the feed-forward part."""
+    attention = block.attention
+    projected = 2 * attention.heads * attention.head_dim + 2 * attention.kv_heads * attention.head_dim + attention.heads * attention.v_dim
+    match block.mlp:
+        case Mlp(width, _, gated):
+            inner = width * (3 if gated else 2)
+        case Experts(_, chosen, width):
+            inner = chosen * width * 3
+        case None:
+            inner = 0
+    return 4 * spec.d_model + max(projected, inner)

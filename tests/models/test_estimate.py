@@ -1,0 +1,71 @@
+"""Estimates against counts made by loops, and against what a run reads."""
+
+import pytest
+
+from attncli.attention.spec import Attention, Block, Embedding, Experts, Mlp, Spec
+from attncli.errors import LimitError
+from attncli.models.estimate import StoredSizes, estimate, refuse_over
+from attncli.models.machine import Free
+
+HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
+
+
+def spec(mlp: Mlp | Experts | None = None, layers: int = LAYERS) -> Spec:
+    block = Block(Attention(HEADS, KV, DIM, V_DIM, 1.0), mlp=mlp)
+    return Spec("toy", WIDTH, 19, (block,) * layers, Embedding())
+
+
+def loop_products(inner: int) -> int:
+    """Multiply-adds of one layer, one by one; a gated feed-forward part has three matrices."""
+    count = 0
+    for _ in range(TOKENS):
+        count += (HEADS * DIM + KV * DIM + KV * V_DIM) * WIDTH + WIDTH * HEADS * V_DIM + 3 * WIDTH * inner
+        for _ in range(HEADS):
+            for _ in range(TOKENS):
+                count += DIM + V_DIM
+    return count
+
+
+def test_multiply_adds_are_those_of_loops() -> None:
+    assert estimate(spec(Mlp(INNER, "silu", gated=True)), TOKENS).multiply_adds == LAYERS * loop_products(INNER)
+    assert estimate(spec(), TOKENS).multiply_adds == LAYERS * loop_products(0)
+
+
+def test_only_the_chosen_experts_are_computed() -> None:
+    router = TOKENS * 4 * WIDTH
+    assert estimate(spec(Experts(4, 2, INNER, "silu", True), 1), TOKENS).multiply_adds == loop_products(2 * INNER) + router
+
+
+def test_layers_after_the_last_asked_for_cost_nothing() -> None:
+    stored = StoredSizes([100, 200, 400], 7)
+    assert estimate(spec(), TOKENS, stored=stored).bytes_read == 700 + 7 * TOKENS
+    found = estimate(spec(), TOKENS, stored=stored, layers=[1])
+    assert (found.bytes_read, found.layers) == (300 + 7 * TOKENS, 2)
+    assert found.multiply_adds == 2 * loop_products(0)
+    assert estimate(spec(), TOKENS, layers=[]).multiply_adds == 0
+
+
+def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
+    everything = estimate(spec(), 1009, kept=2).memory
+    assert everything["scores that are kept"] == LAYERS * 2 * HEADS * 1009 * 1009 * 4
+    assert estimate(spec(), 1009, layers=[2]).memory["scores that are kept"] == 2 * HEADS * 1009 * 1009 * 4
+    streamed = estimate(spec(), 1009, rows=64).memory
+    assert streamed["scores that are kept"] == 0
+    assert streamed["scores of one layer"] * 1009 == everything["scores of one layer"] * 64
+
+
+def test_weights_take_the_type_they_are_computed_in() -> None:
+    wide, narrow = (estimate(spec(Mlp(INNER, "relu")), 3, dtype=dtype).memory["one layer's weights"] for dtype in ("float64", "bfloat16"))
+    assert wide == 4 * narrow
+
+
+def test_too_much_is_refused_with_both_numbers() -> None:
+    found = estimate(spec(), 40_009)
+    refuse_over(found, Free(found.peak, "enough"), hint="")
+    with pytest.raises(LimitError) as error:
+        refuse_over(found, Free(found.peak - 1, "--max-memory"), hint="--layer 0")
+    told = f"{error.value.what} {error.value.expected}"
+    assert f"{found.peak / 1e9:,.1f} GB" in told
+    assert "scores that are kept" in told
+    assert "--max-memory" in told
+    assert error.value.hint == "--layer 0"
