@@ -1,0 +1,154 @@
+"""Positions, norms, activations and whole layers as loops: the oracle of `position` and `block`."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from oracles import Matrix, Vector, attention, dot
+
+Weights = Mapping[str, Any]
+
+
+def sinusoidal(position: int, width: int) -> Vector:
+    found = []
+    for entry in range(width):
+        angle = position / 10000 ** ((entry - entry % 2) / width)
+        found.append(math.sin(angle) if entry % 2 == 0 else math.cos(angle))
+    return found
+
+
+def frequency(k: int, dims: int, theta: float) -> float:
+    return theta ** (-2 * k / dims)
+
+
+def llama3_frequency(k: int, dims: int, theta: float, factor: float, low: float, high: float, original: int) -> float:
+    plain = frequency(k, dims, theta)
+    wavelength = 2 * math.pi / plain
+    if wavelength > original / low:
+        return plain / factor
+    if wavelength < original / high:
+        return plain
+    smooth = (original / wavelength - low) / (high - low)
+    return (1 - smooth) * plain / factor + smooth * plain
+
+
+def dynamic_frequency(k: int, dims: int, theta: float, factor: float, original: int, length: int) -> float:
+    longest = max(length, original)
+    return frequency(k, dims, theta * (factor * longest / original - (factor - 1)) ** (dims / (dims - 2)))
+
+
+def yarn_frequency(k: int, dims: int, theta: float, factor: float, original: int) -> float:
+    def turns(r: float) -> float:
+        return dims * math.log(original / (2 * math.pi * r)) / (2 * math.log(theta))
+
+    low, high = max(math.floor(turns(32)), 0), min(math.ceil(turns(1)), dims - 1)
+    ramp = min(max((k - low) / (high - low), 0), 1)
+    plain = frequency(k, dims, theta)
+    return plain / factor * ramp + plain * (1 - ramp)
+
+
+def longrope_frequency(k: int, dims: int, theta: float, short: Vector, long: Vector, original: int, length: int) -> float:
+    return 1 / ((long if length > original else short)[k] * theta ** (2 * k / dims))
+
+
+def rotated(x: Vector, angles: Vector, magnitude: float, pairing: str) -> Vector:
+    """Each pair as one complex number, turned by its angle; entries past the pairs stay."""
+    dims, found = 2 * len(angles), list(x)
+    for k, angle in enumerate(angles):
+        a, b = (k, k + dims // 2) if pairing == "half" else (2 * k, 2 * k + 1)
+        turned = complex(x[a], x[b]) * cmath.rect(magnitude, angle)
+        found[a], found[b] = turned.real, turned.imag
+    return found
+
+
+def alibi_slopes(heads: int) -> Vector:
+    if heads & (heads - 1) == 0:
+        return [2 ** (-8 * k / heads) for k in range(1, heads + 1)]
+    lower = 2 ** math.floor(math.log2(heads))
+    return alibi_slopes(lower) + alibi_slopes(2 * lower)[0::2][: heads - lower]
+
+
+def t5_bucket(relative: int, buckets: int, furthest: int, bidirectional: bool) -> int:
+    """By comparing whole numbers: no logarithm, hence no rounding."""
+    count = buckets // 2 if bidirectional else buckets
+    base = count if bidirectional and relative > 0 else 0
+    distance = abs(relative) if bidirectional else max(-relative, 0)
+    exact = count // 2
+    if distance < exact:
+        return base + distance
+    steps = 0
+    # (distance / exact) ** (count - exact) >= (furthest / exact) ** step
+    while steps + 1 < count - exact and distance ** (count - exact) * exact ** (steps + 1) >= furthest ** (steps + 1) * exact ** (
+        count - exact
+    ):
+        steps += 1
+    return base + exact + steps
+
+
+def layer_norm(x: Vector, eps: float, weight: Vector | None = None, bias: Vector | None = None) -> Vector:
+    mean = math.fsum(x) / len(x)
+    variance = math.fsum((value - mean) ** 2 for value in x) / len(x)
+    normed = [(value - mean) / math.sqrt(variance + eps) for value in x]
+    return [value * (weight[at] if weight else 1) + (bias[at] if bias else 0) for at, value in enumerate(normed)]
+
+
+def rms_norm(x: Vector, eps: float, weight: Vector | None = None, unit_offset: bool = False) -> Vector:
+    size = math.sqrt(math.fsum(value * value for value in x) / len(x) + eps)
+    return [value / size * ((weight[at] + (1 if unit_offset else 0)) if weight else 1) for at, value in enumerate(x)]
+
+
+def activation(kind: str, x: float) -> float:
+    match kind:
+        case "gelu":
+            return x * (1 + math.erf(x / math.sqrt(2))) / 2
+        case "gelu_tanh":
+            return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        case "relu":
+            return max(x, 0.0)
+        case "silu":
+            return x / (1 + math.exp(-x))
+        case "quick_gelu":
+            return x / (1 + math.exp(-1.702 * x))
+        case _:
+            raise ValueError(kind)
+
+
+def linear(weights: Weights, name: str, x: Vector) -> Vector:
+    bias = weights.get(f"{name}.bias")
+    return [dot(row, x) + (bias[at] if bias is not None else 0.0) for at, row in enumerate(weights[f"{name}.weight"])]
+
+
+def split(rows: Matrix, heads: int) -> list[Matrix]:
+    """[token][width] to [head][token][dim]."""
+    size = len(rows[0]) // heads
+    return [[row[head * size : (head + 1) * size] for row in rows] for head in range(heads)]
+
+
+def multi_head(
+    x: Matrix, weights: Weights, heads: int, kv_heads: int, *, prefix: str = "attn", memory: Matrix | None = None, **options: Any
+) -> dict[str, Any]:
+    """Multi-head attention with every stage; `out` is [token][width]. options: as `oracles.attention` takes them."""
+    source = x if memory is None else memory
+    q = split([linear(weights, f"{prefix}.q", row) for row in x], heads)
+    k = split([linear(weights, f"{prefix}.k", row) for row in source], kv_heads)
+    v = split([linear(weights, f"{prefix}.v", row) for row in source], kv_heads)
+    found = attention(q, k, v, **options)
+    joined = [[value for head in found["mixed"] for value in head[at]] for at in range(len(x))]
+    out = [linear(weights, f"{prefix}.o", row) for row in joined] if f"{prefix}.o.weight" in weights else joined
+    return {**found, "q": q, "k": k, "v": v, "out": out}
+
+
+def feed_forward(weights: Weights, x: Vector, kind: str, gated: bool = False) -> Vector:
+    up = linear(weights, "mlp.up", x)
+    if gated:
+        inner = [activation(kind, g) * u for g, u in zip(linear(weights, "mlp.gate", x), up, strict=True)]
+    else:
+        inner = [activation(kind, u) for u in up]
+    return linear(weights, "mlp.down", inner)
+
+
+def plus(a: Matrix, b: Matrix) -> Matrix:
+    return [[x + y for x, y in zip(left, right, strict=True)] for left, right in zip(a, b, strict=True)]
