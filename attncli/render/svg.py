@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.render.heatmap import pool
+from attncli.render.keys import key_names
 from attncli.render.matrix import as_matrix, visible
 from attncli.render.palette import SEQUENTIAL, normalise
 from attncli.render.safe import cells, cut, label, safe_html
@@ -40,7 +41,8 @@ def attention_svg(document: Document, *, scale: str = "linear") -> str:
     are pooled by their maximum, which the caption says. Every text is made safe and escaped.
     """
     panels = _panels(document)
-    names = [cut(label(token["text"]), 16) for token in document["tokens"]]
+    texts = [cut(label(token["text"]), 16) for token in document["tokens"]]
+    names = key_names(texts, panels[0].values) if panels else texts
     high = max((float(np.nanmax(panel.values)) for panel in panels if np.isfinite(panel.values).any()), default=1.0)
     room = max(int((CELLS / max(len(panels), 1)) ** 0.5), 8)
     block = max([-(-size // max(room, 1)) for panel in panels for size in panel.values.shape], default=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
+from attncli.render.keys import key_names
 from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
@@ -55,11 +56,18 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return metrics_part(document, view)
         case "average":
             note = "mean over heads; it hides what single heads do"
-            return matrix(average, texts, texts, view, title="average of the heads", note=note) if average is not None else Lines()
+            return (
+                matrix(average, texts, key_names(texts, average), view, title="average of the heads", note=note)
+                if average is not None
+                else Lines()
+            )
         case "weights":
             held = [head for head in document["heads"] if head.get("weights") is not None]
             note = "rows: queries, columns: keys"
-            return spaced(matrix(head["weights"], texts, texts, view, title=f"weights of {_name(head)}", note=note) for head in held)
+            return spaced(
+                matrix(head["weights"], texts, key_names(texts, head["weights"]), view, title=f"weights of {_name(head)}", note=note)
+                for head in held
+            )
         case _:
             found = [{"layer": head["layer"], "head": head["head"], **head["top_link"]} for head in document["heads"] if head["top_link"]]
             return links(found, texts, view, title="strongest link of each head", note="bars from 0 to 1")

@@ -9,6 +9,7 @@ import numpy as np
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
+from attncli.render.keys import key_names
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
@@ -136,10 +137,10 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
     match part:
         case "scores":
             note = f"{place} · what enters the softmax; rows: queries, columns: keys"
-            return matrix(values, rows, texts, view, shade=False, title="scores", note=note, row_numbers=queries)
+            return matrix(values, rows, key_names(texts, values), view, shade=False, title="scores", note=note, row_numbers=queries)
         case "weights":
             note = f"{place} · softmax of each row; rows: queries, columns: keys"
-            return matrix(_weights(head), rows, texts, view, title="weights", note=note, row_numbers=queries)
+            return matrix(_weights(head), rows, key_names(texts, values), view, title="weights", note=note, row_numbers=queries)
         case _:
             return vectors(values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries)
 
@@ -160,9 +161,10 @@ def run_rows(document: Document) -> Iterator[Sequence[object]]:
     texts = [token["text"] for token in document["tokens"]]
     positions = document.get("queries") or range(len(texts))
     for layer, head in _heads(document):
+        keys = key_names(texts, head["weights"])
         for query, scores, weights in zip(positions, head["scores"], head["weights"], strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
-                yield (layer, head["head"], query, key, texts[query], texts[key], score, weight)
+                yield (layer, head["head"], query, key, texts[query], keys[key], score, weight)
 
 
 def _weights(head: Document) -> NDArray:
