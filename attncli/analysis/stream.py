@@ -15,7 +15,8 @@ from attncli.analysis.rows import About
 from attncli.analysis.watch import Consumer, Watch, mask_alone
 from attncli.arrays.backend import Array, Backend
 from attncli.attention.attend import Rule, row_blocks
-from attncli.attention.mask import span
+from attncli.attention.reach import span
+from attncli.models.model import Model
 
 BLOCK = 1 << 21
 """Weights in one block: 8 MB of float32, which stays near the processor."""
@@ -71,6 +72,12 @@ def rows_of_block(rule: Rule, queries: int, keys: int, heads: int = 1) -> int:
     fit = max(BLOCK // max(heads * keys, 1), FEWEST)
     narrow = (high - low) * 4 < keys
     return max(min(max(high - low, 4 * FEWEST) if narrow else fit, queries), 1)
+
+
+def rows_for(model: Model, count: int) -> int:
+    """How many query rows a model should compute at a time on `count` tokens, all heads of a layer together."""
+    heads = max(block.attention.heads for block in model.spec.blocks)
+    return max(min(BLOCK // max(heads * count, 1), count), 1)
 
 
 def _pairs(rule: Rule, first: int, stop: int, keys: int) -> int:

@@ -12,8 +12,9 @@ from attncli.analysis.document import Document
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.attention.chance import normal
 from attncli.attention.hashing import bind
-from attncli.attention.mask import Mask, check_size, shows_all, span, visible
+from attncli.attention.mask import Mask, check_size, shows_all, visible
 from attncli.attention.mask_spec import describe, spec_text
+from attncli.attention.reach import span
 from attncli.errors import LimitError
 
 MAP = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import Any
 
@@ -17,7 +17,8 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.grouped import by_group, mix
-from attncli.attention.mask import Everywhere, Mask, shows_all, span, visible
+from attncli.attention.mask import Everywhere, Mask, shows_all, visible
+from attncli.attention.reach import span, surely
 from attncli.attention.trace import SQUARE, AttentionTrace
 
 EVERY_STAGE = frozenset(SQUARE)
@@ -56,7 +57,7 @@ class RowBlock:
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
 
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
-    seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible.
+    seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible; made when asked for.
     empty: booleans [..., head, rows].
     lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.
     """
@@ -67,9 +68,13 @@ class RowBlock:
     high: int
     stages: dict[str, Array]
     mixed: Array
-    seen: Array | None
+    look: Callable[[], Array | None]
     empty: Array
     lse: Array
+
+    @property
+    def seen(self) -> Array | None:
+        return self.look()
 
 
 def attend(backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str] = EVERY_STAGE) -> AttentionTrace:
@@ -127,14 +132,32 @@ def attend_rows(
     if rule.bias is not None:
         scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
     stages.note("biased", scores)
-    seen = _seen(backend, rule, i, j, row, keys, (start, stop, low, high))
-    if seen is not None:
-        scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
+    look = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
+    edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
+    if edges is not None:
+        seen = None  # every row sees something, and hidden values are finite: only the edges need a look
+        for first, last in edges:
+            part = slice(first - low, last - low)
+            backend.hide(scores[..., part], visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row))
+    else:
+        seen = look()
+        if seen is not None:
+            scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
+        look = lambda: seen
     stages.note("masked", scores)
-    weights, lse, empty = _softmax(backend, scores, seen, rule.sinks, free=stages.free(scores))
+    weights, lse, empty = softmax(backend, scores, seen, rule.sinks, free=stages.free(scores))
     stages.note("weights", weights)
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
-    return RowBlock(start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), seen, empty[..., 0], lse[..., 0])
+    return RowBlock(start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), look, empty[..., 0], lse[..., 0])
+
+
+def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
+    """The ranges of keys that some rows see and some do not; None where that is not known, or a row may see nothing."""
+    others = (rule.given, rule.bias, rule.key_lengths)
+    if any(part is not None for part in others) or rule.extra_keys or not isinstance(rule.offset, int):
+        return None
+    first, last = surely(rule.mask, start + rule.offset, stop - 1 + rule.offset, keys)
+    return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]] if first < last else None
 
 
 class _Stages:
@@ -202,7 +225,7 @@ def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
 
 
-def _softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, free: bool) -> tuple[Array, Array, Array]:
+def softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, free: bool) -> tuple[Array, Array, Array]:
     """Softmax over keys of scores [..., head, rows, key], its log-sum-exp and which rows see nothing, [..., head, rows, 1].
 
     free: whether the scores may be overwritten.

@@ -21,8 +21,10 @@ def mix(backend: Backend, weights: Array, values: Array, seen: Array | None) -> 
     weights: [..., head, rows, key]. values: [..., kv, key, v_dim]. seen: booleans that broadcast
     to the weights; None if all is visible.
     """
+    if seen is None:
+        return by_group(backend, weights, values)
     finite = backend.isfinite(values)
-    if seen is None or bool(finite.all()):
+    if bool(finite.all()):
         return by_group(backend, weights, values)
     clean = by_group(backend, weights, backend.where(finite, values, 0.0))
     # what a visible query meets is what IEEE arithmetic would give it: inf, −inf or NaN
