@@ -6,9 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import answer, picture, request
 from attncli.cli.explain_options import LangOption, language
-from attncli.cli.options import ATTENTION, COMPUTE, MODEL, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.options import (
+    ATTENTION,
+    COMPUTE,
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    command_app,
+    option,
+)
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -26,7 +36,9 @@ def cost(
     window: Annotated[int, option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION)] = 128,
     chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
     rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
-    mask: Annotated[list[str] | None, option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE")] = None,
+    mask: Annotated[
+        list[str] | None, option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE")
+    ] = None,
     rows: Annotated[int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE)] = 128,
     dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE)] = "float32",
     model: Annotated[str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None,
@@ -50,7 +62,9 @@ def cost(
     how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
-    loaded = None if model is None else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
+    loaded = (
+        None if model is None else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
+    )
     if loaded is not None and (d_model is not None or num_heads is not None):
         raise UsageError("--d-model and --num-heads do not go with --model, which has its own", expected="one or the other")
     sizes = _sizes(loaded, n, d_model, num_heads, window=window, chunk=chunk, rounds=rounds, rows=rows, dtype=dtype, masks=mask)
@@ -60,7 +74,7 @@ def cost(
         from attncli.analysis.timing import measure as timed
 
         measured = timed(sizes, note=environment.note)
-    answer.give([cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how)
+    picture.give([cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how)
 
 
 def _sizes(

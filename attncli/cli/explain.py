@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from attncli.cli import answer, explain_topics, request
+from attncli.cli import answer, explain_topics, picture, request
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
 from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat, option
 from attncli.cli.output import Environment
@@ -21,7 +21,8 @@ def text(
     compute: ComputeOptions,
     output: ExplainOutput,
     query: Annotated[
-        str | None, option("--query", help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]", panel=OUTPUT)
+        str | None,
+        option("--query", help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]", panel=OUTPUT),
     ] = None,
     lang: LangOption = "en",
 ) -> None:
@@ -51,7 +52,7 @@ def text(
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at)
-    answer.give([document], explain_screen, explain_rows, output, environment, how)
+    picture.give([document], explain_screen, explain_rows, output, environment, how)
 
 
 class TextOrTopic(TyperGroup):
@@ -64,7 +65,9 @@ class TextOrTopic(TyperGroup):
 
 def _group() -> typer.Typer:
     settings = {"help_option_names": ["-h", "--help"]}
-    group = typer.Typer(cls=TextOrTopic, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, context_settings=settings)
+    group = typer.Typer(
+        cls=TextOrTopic, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, context_settings=settings
+    )
     for command in (text, *explain_topics.COMMANDS):
         # a negative score is a number, not an option
         numbers = {"ignore_unknown_options": True} if command is explain_topics.softmax else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import answer, picture, request
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
 from attncli.cli.options import MODEL, OUTPUT, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
 from attncli.cli.output import Environment
@@ -155,7 +155,7 @@ def _give(ctx: typer.Context, document: dict[str, Any], output: ExplainOutput, l
     environment: Environment = ctx.obj
     answer.check(output, environment)
     how = answer.view(output, environment, lang=language(lang, output))
-    answer.give([document], explain_screen, explain_rows, output, environment, how)
+    picture.give([document], explain_screen, explain_rows, output, environment, how)
 
 
 COMMANDS = (softmax, scaling, matrix_softmax, order, metric)

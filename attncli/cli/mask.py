@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import answer, picture, request
 from attncli.cli.explain_options import LangOption, language, one
 from attncli.cli.options import ATTENTION, MODEL, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, command_app, option
 from attncli.cli.output import Environment
@@ -27,14 +27,18 @@ def mask(
     ctx: typer.Context,
     output: OutputOptions,
     spec: Annotated[list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False)] = None,
-    n: Annotated[int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION)] = None,
+    n: Annotated[
+        int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION)
+    ] = None,
     bias: Annotated[
         str | None, option("--bias", help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.", panel=ATTENTION)
     ] = None,
     num_heads: Annotated[int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION)] = HEADS,
     head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION)] = 0,
     seed: Annotated[int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION)] = 0,
-    model: Annotated[str | None, option("--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR")] = None,
+    model: Annotated[
+        str | None, option("--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR")
+    ] = None,
     layer: Annotated[str | None, option("--layer", help="The layer, counted from 0. [default: 0]", panel=MODEL, metavar="L")] = None,
     lang: LangOption = "en",
 ) -> None:
@@ -62,15 +66,19 @@ def mask(
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
     count = _positions(masks) if n is None else n
     check_n(count)
-    loaded = None if model is None else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
+    loaded = (
+        None if model is None else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
+    )
     at = 0 if loaded is None else one(request.numbers(None if layer is None else [layer], "layer", len(loaded.spec.blocks)), "layer")
     if loaded is not None:
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:
-        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=_bias(bias, loaded, at, head, num_heads, count), model=loaded)
-    answer.give([document], mask_screen, mask_rows, output, environment, how)
+        document = mask_document(
+            masks or [request.mask(None)], count, seed=seed, bias=_bias(bias, loaded, at, head, num_heads, count), model=loaded
+        )
+    picture.give([document], mask_screen, mask_rows, output, environment, how)
 
 
 def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:

@@ -1,0 +1,197 @@
+"""What differs between two runs: the document of `attn compare`, made from two `attn.run/1` documents.
+
+Every difference is B − A, over the queries and keys that both texts have. Weight that goes to
+keys without a partner is kept in one further bin, so that a row remains a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.align import Alignment, align
+from attncli.analysis.document import Document
+from attncli.errors import InputError
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Head = tuple[int, int, Mapping[str, Any]]
+"""Layer, head, and the head's part of its document."""
+
+
+def compare_document(a: Document, b: Document, *, names: tuple[str, str], top: int) -> Document:
+    """`attn.compare/1` for two `attn.run/1` documents. names: what the sides are called. top: how many moved weights.
+
+    Heads are paired in the order in which the documents hold them. Raises InputError for texts
+    without a common token, documents without weights, and different numbers of heads.
+    """
+    heads_a, heads_b = _heads(a), _heads(b)
+    if len(heads_a) != len(heads_b):
+        raise InputError(
+            f"the sides have different numbers of heads: {len(heads_a)} and {len(heads_b)}",
+            expected="as many on either side",
+            hint="--layer and --head choose",
+        )
+    texts_a, texts_b = ([token["text"] for token in side["tokens"]] for side in (a, b))
+    pairs = align(texts_a, texts_b)
+    if not pairs.a:
+        raise InputError("the two texts have no token in common, so nothing can be compared", expected="texts that share words")
+    heads = [compare_heads(left, right, pairs) for left, right in zip(heads_a, heads_b, strict=True)]
+    return {
+        "schema": "attn.compare/1",
+        "version": __version__,
+        "a": _side(a, names[0]),
+        "b": _side(b, names[1]),
+        "differs": _differs(a, b, heads_a, heads_b),
+        "aligned": [[left, right] for left, right in zip(pairs.a, pairs.b, strict=True)],
+        "only": {"a": list(pairs.only_a), "b": list(pairs.only_b)},
+        "heads": heads,
+        "summary": _summary(heads),
+        "moved": moved(heads, pairs, top),
+        "warnings": [*a["warnings"], *(said for said in b["warnings"] if said not in a["warnings"])],
+    }
+
+
+def _heads(document: Document) -> list[Head]:
+    if document.get("schema") != "attn.run/1":
+        raise InputError(f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it")
+    if document.get("queries") is not None:
+        raise InputError("this run holds only some queries", expected="a run without --query")
+    found = [(layer["layer"], head["head"], head) for layer in document["layers"] for head in layer["heads"]]
+    if not found or any(head.get("weights") is None for _, _, head in found):
+        raise InputError("this run holds no weights", expected="attn run --json with its matrices")
+    return found
+
+
+def _side(document: Document, name: str) -> Document:
+    return {"name": name, **{key: document[key] for key in ("text", "tokens", "model", "attention")}}
+
+
+def _differs(a: Document, b: Document, heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
+    """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
+    found = [name for name in ("text",) if a[name] != b[name]]
+    found += ["tokens"] if [t["text"] for t in a["tokens"]] != [t["text"] for t in b["tokens"]] and not found else []
+    identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
+    found += ["weights"] if any(a["model"].get(key) != b["model"].get(key) for key in identity) else []
+    found += [name for at, name in enumerate(("layer", "head")) if any(x[at] != y[at] for x, y in zip(heads_a, heads_b, strict=True))]
+    return found + [name for name in a["attention"] if a["attention"][name] != b["attention"].get(name)]
+
+
+def _matrix(values: Any) -> Floats:
+    """Numbers, with NaN for null and for −∞."""
+    found = np.asarray(values, np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
+    """One pair of heads. Weights are compared on aligned queries and keys.
+
+    max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
+    mean_difference: mean of |B − A|. js: mean Jensen–Shannon divergence of the rows in nats, 0 to ln 2,
+    over `js_rows` rows that see something on both sides; null without any. outside: mean weight on
+    keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
+    output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
+    """
+    (layer_a, head_a, part_a), (layer_b, head_b, part_b) = a, b
+    weights = [_matrix(part["weights"]) for part in (part_a, part_b)]
+    places = (pairs.a, pairs.b)
+    common = [found[np.ix_(at, at)] for found, at in zip(weights, places, strict=True)]
+    outside = [np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None) for found, cut, at in zip(weights, common, places, strict=True)]
+    difference = common[1] - common[0]
+    at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
+    filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]
+    rows = filled[0] & filled[1]
+    js = jensen_shannon(*(np.column_stack([cut, rest])[rows] for cut, rest in zip(common, outside, strict=True)))
+    return {
+        "a": {"layer": layer_a, "head": head_a},
+        "b": {"layer": layer_b, "head": head_b},
+        "max_difference": {"value": float(difference[at]), "query": int(pairs.a[at[0]]), "key": int(pairs.a[at[1]])},
+        "mean_difference": float(np.nanmean(np.abs(difference))),
+        "js": float(js.mean()) if rows.any() else None,
+        "js_rows": int(rows.sum()),
+        "outside": {"a": float(outside[0].mean()), "b": float(outside[1].mean())},
+        "pairs": _visible_pairs(part_a, part_b),
+        "kept": _kept(common[0], part_b, pairs),
+        "output_error": _output_error(part_a, part_b, pairs),
+        "weights_a": _shown(common[0], part_a, pairs.a),
+        "weights_b": _shown(common[1], part_b, pairs.b),
+        "difference": difference,
+    }
+
+
+def jensen_shannon(p: Floats, q: Floats) -> Floats:
+    """½ KL(p‖m) + ½ KL(q‖m) with m = (p + q)/2, in nats, for each row of [row, key]; 0 to ln 2. Rows need not sum to 1 exactly."""
+    middle = (p + q) / 2
+
+    def divergence(x: Floats) -> Floats:
+        ratio = np.where(x > 0, x / np.where(middle > 0, middle, 1.0), 1.0)
+        return (x * np.log(ratio)).sum(axis=1)
+
+    return np.clip((divergence(p) + divergence(q)) / 2, 0.0, None)
+
+
+def _visible(part: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    """Which pairs a head sees, from its scores; None where it has none."""
+    return None if part.get("scores") is None else np.isfinite(np.asarray(part["scores"], np.float64))
+
+
+def _shown(weights: Floats, part: Mapping[str, Any], at: Sequence[int]) -> Floats:
+    """The weights with NaN where they are hidden, which is not the same as 0."""
+    seen = _visible(part)
+    return weights if seen is None else np.where(seen[np.ix_(at, at)], weights, np.nan)
+
+
+def _visible_pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Document | None:
+    """How many pairs each side computes; null without scores."""
+    seen = [_visible(part) for part in (a, b)]
+    if seen[0] is None or seen[1] is None:
+        return None
+    return {"a": int(seen[0].sum()), "b": int(seen[1].sum())}
+
+
+def _kept(weights: Floats, b: Mapping[str, Any], pairs: Alignment) -> float | None:
+    seen = _visible(b)
+    if seen is None:
+        return None
+    total = np.nansum(weights)
+    return float(np.nansum(np.where(seen[np.ix_(pairs.b, pairs.b)], weights, 0.0)) / total) if total > 0 else None
+
+
+def _output_error(a: Mapping[str, Any], b: Mapping[str, Any], pairs: Alignment) -> float | None:
+    if a.get("output") is None or b.get("output") is None:
+        return None
+    first, second = np.asarray(a["output"], np.float64)[list(pairs.a)], np.asarray(b["output"], np.float64)[list(pairs.b)]
+    size = float(np.linalg.norm(first))
+    return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
+
+
+def _summary(heads: Sequence[Document]) -> Document:
+    """Over all heads: the difference of largest magnitude, the mean, the mean divergence."""
+    divergences = [head["js"] for head in heads if head["js"] is not None]
+    return {
+        "max_difference": max((head["max_difference"]["value"] for head in heads), key=abs),
+        "mean_difference": float(np.mean([head["mean_difference"] for head in heads])),
+        "js": float(np.mean(divergences)) if divergences else None,
+    }
+
+
+def moved(heads: Sequence[Document], pairs: Alignment, top: int) -> list[Document]:
+    """The weights that differ most, largest first; layer and head are A's, query and key positions in A. Equal weights are left out."""
+    found = []
+    for head in heads:
+        sizes = np.abs(head["difference"])
+        for at in np.argsort(-sizes, axis=None, kind="stable")[:top]:
+            query, key = (int(place) for place in np.unravel_index(int(at), sizes.shape))
+            if sizes[query, key] > 0:
+                found.append(
+                    {
+                        **head["a"],
+                        "query": pairs.a[query],
+                        "key": pairs.a[key],
+                        **{side: float(np.nan_to_num(head[f"weights_{side}"][query, key])) for side in "ab"},
+                        "difference": float(head["difference"][query, key]),
+                    }
+                )
+    return sorted(found, key=lambda one: -abs(one["difference"]))[:top]

@@ -1,0 +1,112 @@
+"""`attn compare`: what differs between two sides, signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attncli.cli import answer, picture, request
+from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
+from attncli.cli.output import Environment
+from attncli.cli.sides import ShapeOptions, Side, SideOptions, sides
+from attncli.errors import AttnError, InputError, UsageError
+
+
+def compare(
+    ctx: typer.Context,
+    asked: SideOptions,
+    shape: ShapeOptions,
+    output: OutputOptions,
+    texts: Annotated[list[str] | None, typer.Argument(help="One text, two texts, or two saved runs (.json).", show_default=False)] = None,
+    tokenizer: Annotated[str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT)] = None,
+    fail_above: Annotated[
+        float | None, option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X")
+    ] = None,
+) -> None:
+    """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.
+
+    attn compare "she ate apples" "he ate apples"
+
+    attn compare "humpty dumpty sat on" --mask none --mask window:2 --mask lsh:4
+
+    attn compare before.json after.json --fail-above 1e-6
+    """
+    from attncli.render.screens.compare import PARTS, compare_rows, compare_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    if fail_above is not None and not fail_above >= 0:
+        raise UsageError(f"--fail-above is {fail_above:g}", expected="a number from 0")
+    runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output)
+    worst: list[float] = []
+
+    def documents() -> Iterator[Mapping[str, Any]]:
+        from attncli.analysis.compare import compare_document
+
+        name, first = next(runs)
+        for other, second in runs:
+            document = compare_document(first, second, names=(name, other), top=output.top)
+            worst.append(abs(document["summary"]["max_difference"]))
+            yield document
+            if output.json and next(runs, None) is not None:
+                raise UsageError("--json is one document, and more than two sides make several", expected="--ndjson, or two sides")
+
+    picture.give(documents(), compare_screen, compare_rows, output, environment, how)
+    if fail_above is not None and max(worst) > fail_above:
+        raise AttnError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+
+
+def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] | None:
+    """The saved runs, if all texts name such files; None otherwise."""
+    if not texts or len(texts) < 2 or not all(text.endswith(".json") for text in texts) or not any(Path(text).exists() for text in texts):
+        return None
+    return ((text, _read(Path(text))) for text in texts)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    import orjson
+
+    from attncli.inputs.opening import read_regular
+
+    raw = read_regular(path, what="a saved run", limit=2**31)
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"this is not JSON at line {error.lineno}, column {error.colno}", where=str(path), expected="attn.run/1") from error
+    if not isinstance(found, dict) or found.get("schema") != "attn.run/1":
+        told = found.get("schema") if isinstance(found, dict) else type(found).__name__
+        raise InputError(f"this is {told!r}", where=str(path), expected="attn.run/1, as attn run --json writes it")
+    return found
+
+
+def _sides(
+    environment: Environment, texts: list[str] | None, asked: SideOptions, shape: ShapeOptions, tokenizer: str | None, output: OutputOptions
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if texts is not None and len(texts) > 2:
+        raise UsageError(f"{len(texts)} texts are given", expected="one or two")
+    found = [request.one_text(environment, TextOptions(text=text)).text for text in texts or [None]]
+    for side in sides(found, asked, shape):
+        yield side.name, _run(environment, side, tokenizer, output)
+
+
+def _run(environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions) -> Mapping[str, Any]:
+    from attncli.analysis.running import Wanted, cost, run_document
+
+    loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
+    tokens = loaded.encode(side.text)
+    wanted = Wanted(
+        layers=request.numbers(side.model.layer, "layer", len(loaded.spec.blocks)),
+        heads=request.numbers(side.model.head, "head", min(block.attention.heads for block in loaded.spec.blocks)),
+        top=output.top,
+    )
+    expected = cost(loaded, len(tokens), wanted, saved=False)
+    request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
+    answer.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+    return run_document(loaded, side.text, tokens, wanted)
+
+
+app = command_app(compare)

@@ -1,0 +1,113 @@
+"""The options of `attn compare` that may be given once for all sides, or once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+from attncli.cli.options import ATTENTION, COMPUTE, MODEL, AttentionOptions, ComputeOptions, ModelOptions, option
+from attncli.errors import UsageError
+
+
+@dataclass(frozen=True)
+class SideOptions:
+    """What may differ between the sides: repeat an option to compare its values."""
+
+    mask: Annotated[
+        list[str] | None, option("--mask", help="Repeat to compare; A&B intersects within one side.", panel=ATTENTION, metavar="SPEC|FILE")
+    ] = None
+    scale: Annotated[list[str] | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number.", panel=ATTENTION)] = None
+    softcap: Annotated[list[float] | None, option("--softcap", help="Bound the scores.", panel=ATTENTION)] = None
+    position: Annotated[list[str] | None, option("--position", help="none, sinusoidal, rope, alibi, learned.", panel=ATTENTION)] = None
+    model: Annotated[list[str] | None, option("--model", "-m", help="A checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None
+    weights: Annotated[list[Path] | None, option("--weights", "-w", help="Weights of one layer from a file.", panel=MODEL)] = None
+    seed: Annotated[list[str] | None, option("--seed", help="Seed of the weights. [default: 0]", panel=MODEL)] = None
+    layer: Annotated[list[str] | None, option("--layer", help="Layers of a side, counted from 0.", panel=MODEL, metavar="L")] = None
+    head: Annotated[list[str] | None, option("--head", help="Heads of a side, counted from 0.", panel=MODEL, metavar="H")] = None
+    backend: Annotated[list[str] | None, option("--backend", help="auto, numpy or torch.", panel=COMPUTE)] = None
+    dtype: Annotated[list[str] | None, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE)] = None
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """Sizes of seeded weights, the same on all sides."""
+
+    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)] = None
+    num_heads: Annotated[int | None, option("--num-heads", "-n", help="Number of heads. [default: 1]", panel=MODEL)] = None
+    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key.", panel=MODEL)] = None
+    d_v: Annotated[int | None, option("--d-v", help="Width of a value.", panel=MODEL)] = None
+    bias: Annotated[bool | None, option("--bias/--no-bias", help="Seeded biases on the projections.", panel=MODEL)] = None
+    embeddings: Annotated[Path | None, option("--embeddings", help="The input vectors of every side.", panel=MODEL)] = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: its text, its name, and the options as every other command has them."""
+
+    text: str
+    name: str
+    model: ModelOptions
+    attention: AttentionOptions
+    compute: ComputeOptions
+
+
+def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list[Side]:
+    """The sides that texts and repeated options make: at least two, the first to be compared with each other one.
+
+    Raises UsageError where there is only one, or where options are repeated unequally often.
+    """
+    given = {item.name: list(getattr(asked, item.name) or ()) for item in fields(asked)}
+    counts = {f"--{name}": len(values) for name, values in given.items() if len(values) > 1}
+    counts |= {"texts": len(texts)} if len(texts) > 1 else {}
+    if not counts:
+        raise UsageError(
+            "there is nothing to compare with",
+            expected="a second text, or an option given twice",
+            hint='attn compare "…" --mask none --mask causal',
+        )
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UsageError(f"the sides do not match: {told}", expected="every option once, or as often as the others")
+    count = next(iter(counts.values()))
+    found = []
+    for at in range(count):
+        one = {name: (values[at] if len(values) > 1 else values[0]) if values else None for name, values in given.items()}
+        text = texts[at] if len(texts) > 1 else texts[0]
+        told = [f"{name} {one[name]}" for name, values in given.items() if len(values) > 1]
+        name = " · ".join(told) if told else f"text {at + 1}"
+        found.append(Side(text, name, _model(one, shape), _attention(one), _compute(one)))
+    return found
+
+
+def _model(one: dict[str, object], shape: ShapeOptions) -> ModelOptions:
+    chosen = {name: None if one[name] is None else [str(one[name])] for name in ("layer", "head")}
+    return ModelOptions(
+        model=None if one["model"] is None else str(one["model"]),
+        weights=None if one["weights"] is None else Path(str(one["weights"])),
+        seed=None if one["seed"] is None else str(one["seed"]),
+        layer=chosen["layer"],
+        head=chosen["head"],
+        d_model=shape.d_model,
+        num_heads=shape.num_heads,
+        d_k=shape.d_k,
+        d_v=shape.d_v,
+        bias=shape.bias,
+        embeddings=shape.embeddings,
+    )
+
+
+def _attention(one: dict[str, object]) -> AttentionOptions:
+    mask = None if one["mask"] is None else [part.strip() for part in str(one["mask"]).split("&")]
+    softcap = one["softcap"]
+    return AttentionOptions(
+        mask=mask,
+        scale=None if one["scale"] is None else str(one["scale"]),
+        softcap=softcap if isinstance(softcap, float) else None,
+        position=None if one["position"] is None else str(one["position"]),
+    )
+
+
+def _compute(one: dict[str, object]) -> ComputeOptions:
+    return ComputeOptions(backend=str(one["backend"] or "auto"), dtype=str(one["dtype"] or "float32"))

@@ -1,0 +1,215 @@
+"""The screen of `attn.compare/1`: the two sides, differences by head, maps with the signed one, what moved most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.heatmap import heatmap
+from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
+from attncli.render.maps import legend
+from attncli.render.matrix import as_matrix, matrix
+from attncli.render.safe import cut, label, safe
+from attncli.render.screens.header import fact, warning
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("sides", "heads", "maps", "difference", "moved")
+"""Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
+DEFAULT = frozenset({"sides", "heads", "maps", "moved"})
+MAPPED = 3
+"""Pairs of heads that are drawn unless the view is full: those that differ most."""
+
+
+def compare_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.compare/1` document."""
+    wanted = DEFAULT if view.show is None else view.show
+    parts = {"sides": _sides, "heads": _heads, "maps": _maps, "difference": _tables, "moved": _moved}
+    blocks = [parts[part](document, view) for part in PARTS if part in wanted]
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def compare_rows(document: Document) -> Iterable[list[object]]:
+    """One line per pair of heads, for `--plain`."""
+    yield ["layer_a", "head_a", "layer_b", "head_b", "max_difference", "query", "key", "mean_difference", "js", "kept", "output_error"]
+    for head in document["heads"]:
+        most = head["max_difference"]
+        yield [
+            head["a"]["layer"], head["a"]["head"], head["b"]["layer"], head["b"]["head"], most["value"], most["query"], most["key"],
+            head["mean_difference"], head["js"], head["kept"], head["output_error"],
+        ]  # fmt: skip
+
+
+def _sides(document: Document, view: View) -> Lines:
+    """What A and B are, and in what they differ."""
+    blocks = []
+    for letter in "ab":
+        side = document[letter]
+        model, attention = side["model"], side["attention"]
+        told = [safe(model["source"], ascii=view.ascii), f"seed {model['seed']}" if model["source"] in ("seeded", "random") else "", safe(model["name"] or "", ascii=view.ascii)]
+        told += [f"scale {attention['scale']:.6g}" if attention["scale"] is not None else "", f"mask {safe(attention['mask'], ascii=view.ascii)}"]
+        told += [f"position {safe(attention['position'], ascii=view.ascii)}", f"{attention['backend']} {attention['dtype']}"]
+        text = cut(safe(side["text"], ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
+        blocks += [line((letter.upper(), "bold"), "  ", (safe(side["name"], ascii=view.ascii), "bold")), fact("text", [text], view), fact("ran", told, view)]
+    differs = ", ".join(document["differs"]) or "nothing in what was asked"
+    blocks.append(fact("differs in", [differs], view))
+    blocks += _aligned(document, view)
+    blocks += [warning(said, view) for said in document["warnings"]]
+    return stack(blocks)
+
+
+def _aligned(document: Document, view: View) -> list[Lines]:
+    """Which tokens are compared, where not all are."""
+    only = document["only"]
+    if not only["a"] and not only["b"]:
+        return []
+    found = [remark(f"{len(document['aligned'])} tokens that both texts have are compared", view)]
+    for letter in "ab":
+        if only[letter]:
+            words = [label(document[letter]["tokens"][at]["text"], ascii=view.ascii) for at in only[letter]]
+            found.append(fact(f"only in {letter.upper()}", [" ".join(words)], view))
+    return found
+
+
+def _heads(document: Document, view: View) -> Lines:
+    """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
+    texts = [token["text"] for token in document["a"]["tokens"]]
+    heads = document["heads"]
+    kept = any(head["kept"] is not None and head["kept"] < 1 for head in heads)
+    outside = any(max(head["outside"].values()) > 0 for head in heads)
+    error = any(head["output_error"] is not None for head in heads)
+    columns = ["head", "max diff", "at", "mean |diff|", "JS", *(["kept"] if kept else []), *(["output error"] if error else [])]
+    columns += ["elsewhere A", "B"] if outside else []
+    rows = []
+    for head in heads:
+        most = head["max_difference"]
+        rows.append(
+            [
+                _pair(head, view),
+                f"{most['value']:+.{view.precision}f}",
+                _link(most, texts, view),
+                f"{head['mean_difference']:.{view.precision + 1}f}",
+                _number(head["js"], view, 1),
+                *([_number(head["kept"], view)] if kept else []),
+                *([_number(head["output_error"], view)] if error else []),
+                *([_number(head["outside"][letter], view) for letter in "ab"] if outside else []),
+            ]
+        )
+    title = heading("differences B − A by head", "of the weights", view)
+    body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
+    said = ["JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69"]
+    said += ["kept: share of A's weight on keys that B sees"] if kept else []
+    said += ["output error: |O_B − O_A| / |O_A|"] if error else []
+    said += ["elsewhere: mean weight on tokens that the other text lacks"] if outside else []
+    summary = document["summary"]
+    over = f"over all heads: largest {summary['max_difference']:+.{view.precision}f}, mean {summary['mean_difference']:.{view.precision + 1}f}, JS {_number(summary['js'], view, 1)}"
+    cost = _cost(heads, view) if "mask" in document["differs"] and "text" not in document["differs"] else Lines()
+    return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
+
+
+def _cost(heads: Sequence[Document], view: View) -> Lines:
+    """Pairs computed on either side, where they differ."""
+    held = [head["pairs"] for head in heads if head["pairs"] is not None]
+    a, b = (sum(pairs[letter] for pairs in held) for letter in "ab")
+    if not held or a == b:
+        return Lines()
+    return remark(f"pairs: A {a:,}, B {b:,}: B computes {b / a:.1%} of A's, {1 - b / a:.1%} saved" if a else "", view)
+
+
+def _number(value: float | None, view: View, more: int = 0) -> str:
+    return "-" if value is None else f"{value:.{view.precision + more}f}"
+
+
+def _pair(head: Document, view: View) -> str:
+    a, b = head["a"], head["b"]
+    first = f"L{a['layer']} H{a['head']}"
+    return first if a == b else spell(f"{first} → L{b['layer']} H{b['head']}", ascii=view.ascii)
+
+
+def _link(link: Document, texts: Sequence[str], view: View) -> str:
+    query, key = (cut(label(texts[link[end]], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key"))
+    return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
+
+
+def _drawn(document: Document, view: View, most: int) -> list[Document]:
+    """The pairs of heads that are drawn, those that differ most."""
+    heads = list(document["heads"])
+    if view.full or len(heads) <= most:
+        return heads
+    chosen = sorted(range(len(heads)), key=lambda at: -(heads[at]["js"] or 0.0))[:most]
+    return [heads[at] for at in sorted(chosen)]
+
+
+def _maps(document: Document, view: View) -> Lines:
+    """A, B and the signed difference side by side."""
+    shown = _drawn(document, view, MAPPED)
+    blocks = [heading("maps", "rows: queries, columns: keys; difference B − A", view)]
+    for head in shown:
+        pair = _pair(head, view)
+        slot = max((view.width - 6) // 3, 8)
+        size = max(len(head["weights_a"]), 1)
+        wide = min(2 * size, slot)
+        drawn = [
+            stack((line((cut(name, slot, ascii=view.ascii), "bold")), heatmap(head[key], view, max_width=wide, max_height=size, scale=scale, low=low, high=high)))
+            for name, key, scale, low, high in (
+                (f"A {pair}" if len(shown) > 1 else "A", "weights_a", "", 0.0, _most(head)),
+                ("B", "weights_b", "", 0.0, _most(head)),
+                ("B - A" if view.ascii else "B − A", "difference", "signed", *_ends(head)),
+            )
+        ]
+        blocks.append(beside(drawn, width=view.width))
+    signed = legend(view, *_ends(max(shown, key=lambda head: _ends(head)[1])), scale="signed")
+    left = len(document["heads"]) - len(shown)
+    told = f"{left} other pairs not drawn; --full draws all" if left else ""
+    return stack((*blocks, signed, remark(told, view)))
+
+
+def _most(head: Document) -> float:
+    """The largest weight of either side."""
+    found = [as_matrix(head[key]) for key in ("weights_a", "weights_b")]
+    return max((float(np.nanmax(values)) for values in found if np.isfinite(values).any()), default=1.0)
+
+
+def _ends(head: Document) -> tuple[float, float]:
+    most = abs(head["max_difference"]["value"]) or 1.0
+    return -most, most
+
+
+def _tables(document: Document, view: View) -> Lines:
+    """The signed difference in numbers."""
+    rows = [at for at, _ in document["aligned"]]
+    texts = [document["a"]["tokens"][at]["text"] for at in rows]
+    return spaced(
+        matrix(
+            head["difference"], texts, texts, view, shade=False, mark_max=False, title=f"difference {_pair(head, view)}",
+            note="B − A · rows: queries, columns: keys", row_numbers=rows, column_numbers=rows,
+        )
+        for head in _drawn(document, view, 1)
+    )  # fmt: skip
+
+
+def _moved(document: Document, view: View) -> Lines:
+    """The weights that moved most."""
+    texts = [token["text"] for token in document["a"]["tokens"]]
+    arrow = spell(" → ", ascii=view.ascii)
+    several = len(document["heads"]) > 1
+    rows = [
+        [
+            *([f"L{one['layer']} H{one['head']}"] if several else []),
+            f"{one['query']} {_link(one, texts, view).split(arrow)[0]}{arrow}{one['key']} {_link(one, texts, view).split(arrow)[1]}",
+            f"{one['a']:.{view.precision}f}",
+            f"{one['b']:.{view.precision}f}",
+            f"{one['difference']:+.{view.precision}f}",
+        ]
+        for one in document["moved"]
+    ]
+    columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
+    if not rows:
+        return stack((heading("what moved most", "", view), remark("nothing: the weights are equal", view)))
+    return table(columns, rows, view, align=[*(["left"] if several else []), "left", "right", "right", "right"], title="what moved most")
