@@ -42,8 +42,8 @@ def visible(weights: Any, scores: Any) -> NDArray:
 
 def matrix(
     values: Any,
-    rows: Sequence[str],
-    columns: Sequence[str],
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
     view: View,
     *,
     shade: bool = True,
@@ -56,7 +56,7 @@ def matrix(
 ) -> Lines:
     """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or `*` without colour.
 
-    rows, columns: token texts, made safe here. row_numbers, column_numbers: their positions, 0… if None.
+    rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their positions, 0… if None.
     Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
     line says so, and each row names its largest if there is room; a full view prints all of them, in panels.
     More than `ROWS` rows are shortened likewise. Lines still too long (very many digits) are cut, with `…`.
@@ -68,8 +68,8 @@ def matrix(
         return stack((top, remark("(empty)", view)))
     grid = Grid(
         values=found,
-        rows=[label(text, ascii=view.ascii) for text in rows],
-        columns=[label(text, ascii=view.ascii) for text in columns],
+        rows=_names(rows, found.shape[0], view),
+        columns=_names(columns, found.shape[1], view),
         row_numbers=list(row_numbers) if row_numbers is not None else list(range(found.shape[0])),
         column_numbers=list(column_numbers) if column_numbers is not None else list(range(found.shape[1])),
         fractions=normalise(found, view.scale_colors) if shade and view.color else None,
@@ -79,6 +79,10 @@ def matrix(
         view=view,
     )
     return finished(stack((top, grid.draw())), view)
+
+
+def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
+    return [""] * count if texts is None else [label(text, ascii=view.ascii) for text in texts]
 
 
 def _peak(row: NDArray) -> int | None:
@@ -156,7 +160,8 @@ class Grid:
 
     def panel(self, rows: Shown, columns: Shown, slots: list[int], *, peak: bool = False) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
-        out = [self._positions(columns, slots, peak), self._names(columns, slots)]
+        named = any(self.columns)
+        out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if named else [])]
         for row in rows:
             if row is None:
                 out.append(((pad("⋮" if not self.view.ascii else ":", self.index, "right"), FAINT),))

@@ -29,8 +29,7 @@ def overview_part(document: Document, view: View) -> Lines:
         token = document["tokens"][document["queries"][0]]
         of = f" of {token['index']} {safe(token['text'], ascii=view.ascii)}"
     note = f"weight of each head's strongest link{of}; rows: layers, columns: heads"
-    rows, columns = ["layer"] * len(layers), ["head"] * len(heads)
-    return matrix(grid, rows, columns, view, title="overview", note=note, row_numbers=layers, column_numbers=heads)
+    return matrix(grid, None, None, view, title="overview", note=note, row_numbers=layers, column_numbers=heads)
 
 
 def average_part(document: Document, view: View) -> Lines:
