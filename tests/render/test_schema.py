@@ -31,6 +31,7 @@ DOCUMENTS = {
     "attn.tensors/1": {
         **{key: value for key, value in documents.run(["a", "b"]).items() if key not in ("text", "tokens", "layers", "schema", "overview")},
         "schema": "attn.tensors/1", "file": "c.npz", "queries": 2, "keys": 2,
+        "links": [{"index": [0], "head": 0, "query": 0, "key": 0, "weight": 1.0}],
         "batch": [{"index": [0], "heads": [{"head": 0, "scores": [[1, None]], "weights": [[1, 0]], "output": [[0.5]]}]}],
     },
 }  # fmt: skip
