@@ -9,6 +9,7 @@ from math import prod
 from attncli.attention.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.errors import LimitError
 from attncli.inputs.ahead import DEPTH, PIECE
+from attncli.inputs.checkpoint import WORTH_A_THREAD
 from attncli.inputs.shards import TensorInfo
 from attncli.models.bind import Binding
 from attncli.models.machine import Free
@@ -92,7 +93,7 @@ def estimate(
     held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
     memory = {
         "one layer's weights": max((total for total, _ in numbers), default=0) * item,
-        "reading ahead": min(DEPTH * PIECE, read),
+        "reading ahead": DEPTH * PIECE if read >= WORTH_A_THREAD else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
         "scores of one layer": WORKING * heads * tokens * min(rows or tokens, tokens) * wide,
         "scores that are kept": held * tokens * tokens * wide,

@@ -15,6 +15,8 @@ MODULES = {
     "attn.tokens/1": "tokens",
     "attn.weights/1": "weights",
     "attn.tensors/1": "tensors",
+    "attn.models/1": "models",
+    "attn.model/1": "model",
     "attn.error": "error",
 }
 """The module in this folder that describes each document."""

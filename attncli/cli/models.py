@@ -1,0 +1,95 @@
+"""`attn models`: known families, aliases and cached models; what one model does; parity with a reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.options import COMPUTE, MODEL, TEXT, OutputOptions, command_app, option
+from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.attention.spec import Spec
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.inputs.hub import Resolved
+    from attncli.models.bind import Binding
+    from attncli.models.estimate import Estimate
+
+Name = Annotated[str, typer.Argument(help="A folder, hub id or alias.", show_default=False, metavar="NAME|DIR")]
+IgnoreConfig = Annotated[
+    list[str] | None,
+    option("--ignore-config", help="Look although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"),
+]
+
+
+def list_(ctx: typer.Context, output: OutputOptions) -> None:
+    """The families that run natively, the aliases, and the models in the hub's local cache.
+
+    attn models list
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    how = answer.view(output, environment)
+    from attncli.analysis.model_document import models_document
+    from attncli.inputs.hub_cache import cache_folder
+    from attncli.render.screens.models import models_rows, models_screen
+
+    document = models_document(cache_folder(environment.variables))
+    answer.give(iter([document]), models_screen, models_rows, output, environment, how)
+
+
+def show(
+    ctx: typer.Context,
+    output: OutputOptions,
+    model: Name,
+    ignore_config: IgnoreConfig = None,
+    estimate: Annotated[str | None, option("--estimate", help="What this text would take.", panel=TEXT, metavar="TEXT")] = None,
+    layer: Annotated[list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)] = None,
+    dtype: Annotated[str, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16.", panel=COMPUTE)] = "float32",
+) -> None:
+    """What a model does: sizes, attention, masks and positions, layer by layer; reads no weights.
+
+    attn models show minilm
+
+    attn models show gpt2 --estimate "The animal didn't cross the street" --layer 0
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    how = answer.view(output, environment)
+    from attncli.analysis.model_document import model_document
+    from attncli.inputs.checkpoint import Checkpoint
+    from attncli.models.aliases import locate
+    from attncli.models.bind import bind
+    from attncli.models.load import read_spec
+    from attncli.render.screens.models import model_rows, model_screen
+
+    found = locate(model, variables=environment.variables, note=environment.note)
+    with Checkpoint.open(found.folder) as checkpoint:
+        spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
+        binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
+        told = None if estimate is None else _estimated(found, checkpoint, spec, binding, estimate, layer, dtype)
+        document = model_document(found, checkpoint, spec, estimate=told, warnings=warnings)
+    answer.give(iter([document]), model_screen, model_rows, output, environment, how)
+
+
+def _estimated(
+    found: Resolved, checkpoint: Checkpoint, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
+) -> Estimate:
+    from attncli.arrays.backend import DTYPES
+    from attncli.errors import InputError, UsageError
+    from attncli.inputs.tokenize import tokenizer
+    from attncli.models.estimate import estimate, stored_sizes
+
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
+    if checkpoint.tokenizer_path is None:
+        raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
+    count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
+    layers = request.numbers(layer, "layer", len(spec.blocks))
+    return estimate(spec, count, stored=stored_sizes(checkpoint.names(), binding), layers=layers, dtype=dtype)
+
+
+list_.__name__ = "list"
+app = command_app(list_, show, help="Known families, aliases and cached models; what one does.")

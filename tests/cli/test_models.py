@@ -1,0 +1,117 @@
+"""`attn models`: lists, one model's Spec in words and JSON, estimates."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import safetensors.numpy
+from asking import ask
+from hub_server import COMMIT
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+from attncli.render.screens.models import ranges, size_words
+
+TEXT = "The animal didn't cross the street"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A hub cache with one whole model, one of an unknown family without its weights, and one with a hostile config."""
+    configs = {
+        "owner--whole": '{"model_type": "bert"}',
+        "owner--part": '{"model_type": "mamba"}',
+        "owner--odd": '{"model_type": "\\u001b[31m',
+    }
+    for name, config in configs.items():
+        folder = tmp_path / f"models--{name}" / "snapshots" / COMMIT
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(config)
+        (folder / "tokenizer.json").write_text("{}")
+        if name.endswith("whole"):
+            safetensors.numpy.save_file({"a": np.zeros(25, np.float32)}, folder / "model.safetensors")
+    return tmp_path
+
+
+def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
+    found = ask("models", "list", "--json", HF_HUB_CACHE=str(cache)).json
+    jsonschema.validate(found, SCHEMAS["attn.models/1"])
+    assert "bert" in found["families"]
+    assert {"name": "minilm", "hub": "sentence-transformers/all-MiniLM-L6-v2", "family": "bert", "here": "package"} in found["aliases"]
+    told = {model["name"]: (model["family"], model["native"], model["missing"]) for model in found["cached"]}
+    assert told == {
+        "owner/whole": ("bert", True, []),
+        "owner/part": ("mamba", False, ["model.safetensors"]),
+        "owner/odd": (None, False, ["model.safetensors"]),
+    }
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("options", [(), ("--ascii",)])
+@pytest.mark.parametrize("command", [("models", "list"), ("models", "show", "minilm", "--estimate", TEXT)])
+def test_screens_fit_and_say_the_main_things(cache: Path, command: tuple[str, ...], options: tuple[str, ...], width: int) -> None:
+    found = ask(*command, *options, width=width, HF_HUB_CACHE=str(cache))
+    assert found.code == 0
+    assert max(cells(line) for line in found.out.splitlines()) <= width
+    assert not options or found.out.isascii()
+    assert "minilm" in found.out
+    assert "\x1b" not in found.out
+
+
+def test_a_model_is_shown_in_json_and_its_layers_grouped() -> None:
+    found = ask("models", "show", "minilm", "--json").json
+    jsonschema.validate(found, SCHEMAS["attn.model/1"])
+    assert (found["family"], found["parameters"], found["source"]) == ("bert", 22713216, "package")
+    (group,) = found["spec"]["groups"]
+    assert group["layers"] == list(range(6))
+    assert (group["attention"]["heads"], group["attention"]["d_k"], group["attention"]["mask"]) == (12, 32, "none")
+    assert found["estimate"] is None
+
+
+def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
+    found = ask("models", "show", "minilm", "--json", "--estimate", TEXT).json["estimate"]
+    first = ask("models", "show", "minilm", "--json", "--estimate", TEXT, "--layer", "0").json["estimate"]
+    tokens = len(ask("tokens", TEXT, "--model", "minilm", "--json").json["tokens"])
+    assert found["tokens"] == first["tokens"] == tokens
+    assert (found["layers"], first["layers"]) == (6, 1)
+    row = 3 * 384 * 4
+    assert (found["bytes_read"] - tokens * row) == 6 * (first["bytes_read"] - tokens * row)
+    assert found["peak_memory"] == sum(found["memory"].values())
+
+
+def test_plain_has_a_row_per_layer_and_per_model(cache: Path) -> None:
+    assert len(ask("models", "show", "minilm", "--plain").out.splitlines()) == 7
+    listed = ask("models", "list", "--plain", HF_HUB_CACHE=str(cache)).out.splitlines()
+    assert listed[0].split("\t") == ["what", "name", "family", "where", "bytes"]
+    assert any(line.startswith(f"cached\towner/whole@{COMMIT}\tbert") for line in listed)
+
+
+BAD = [
+    (("models", "show", "minlm"), 3, "minilm"),
+    (("models", "show", "/nonexistent"), 3, "/nonexistent"),
+    (("models", "show", "minilm", "--layer", "6", "--estimate", "x"), 3, "6"),
+    (("models", "show", "minilm", "--dtype", "int8", "--estimate", "x"), 2, "int8"),
+    (("models", "shwo", "minilm"), 2, "shwo"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), BAD)
+def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:
+    found = ask(*arguments, HF_HUB_OFFLINE="1")
+    assert (found.code, found.out) == (code, "")
+    assert says in found.err
+
+
+def test_an_unknown_family_is_exit_four(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    safetensors.numpy.save_file({"a": np.zeros(2, np.float32)}, tmp_path / "model.safetensors")
+    found = ask("models", "show", str(tmp_path))
+    assert found.code == 4
+    assert "mamba" in found.err
+
+
+def test_words_for_ranges_and_sizes() -> None:
+    assert [ranges(numbers) for numbers in ([0], [0, 1, 2], [0, 2, 3, 7])] == ["0", "0-2", "0, 2-3, 7"]
+    assert [size_words(size) for size in (12, 1200, 3_400_000, 6_442_450_944)] == ["12 bytes", "1.2 kB", "3.4 MB", "6.4 GB"]
