@@ -15,6 +15,7 @@ from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.models import run
+from attncli.models.batch import run_batch
 from attncli.models.run import Store
 from attncli.models.shifted import Shifted
 
@@ -91,6 +92,26 @@ class Model:
         context = Context(positions, tokens[-1].index + 1, memory=self.memory, past=past, keep=frozenset(keep), rows=rows, see=see)
         wanted = range(len(self.spec.blocks)) if layers is None else layers
         for trace in run.run(self.spec, self.store, self.backend, tokens, context, wanted):
+            yield self._only(trace, heads)
+
+    def trace_batch(
+        self,
+        texts: Sequence[str | Sequence[Token]],
+        *,
+        layers: Collection[int] | None = None,
+        heads: Collection[int] | None = None,
+        keep: Collection[str] = EVERY_STAGE,
+    ) -> Iterator[LayerTrace]:
+        """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
+
+        Each text gets the numbers that it gets alone; rows past its end mean nothing and `batch.alone` takes
+        them off. Raises as `trace`, and UnsupportedError where padding would change a text's own numbers.
+        """
+        if self.memory is not None:
+            raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
+        tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
+        wanted = range(len(self.spec.blocks)) if layers is None else layers
+        for trace in run_batch(self.spec, self.store, self.backend, tokens, wanted, frozenset(keep)):
             yield self._only(trace, heads)
 
     def logits(self, hidden: Array) -> Array:

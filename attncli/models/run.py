@@ -40,9 +40,14 @@ def run(
 
     Raises InputError for a layer that does not exist.
     """
+    check("layer", sorted(set(layers)), len(spec.blocks))
+    yield from through(spec, store, backend, store.embed(backend, tokens), context, layers)
+
+
+def through(spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]) -> Iterator[LayerTrace]:
+    """The same from the vectors that enter layer 0, [..., token, width]."""
     wanted = sorted(set(layers))
     check("layer", wanted, len(spec.blocks))
-    hidden = store.embed(backend, tokens)
     store.expect(range(wanted[-1] + 1))
     for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
         quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)

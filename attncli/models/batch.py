@@ -1,0 +1,90 @@
+"""Several texts at once: padded to the longest, each with the numbers that it has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.attention.block import Context
+from attncli.attention.mask import AllOf, AnyOf, BigBird, Given, Hashed, Mask, Padding, SameBucket
+from attncli.attention.spec import Attention, Dynamic, LongRope, Rope, Spec
+from attncli.attention.trace import STAGES, LayerTrace
+from attncli.errors import UnsupportedError, UsageError
+from attncli.inputs.token import Token
+from attncli.models.run import Store, through
+
+
+def run_batch(
+    spec: Spec, store: Store, backend: Backend, texts: Sequence[Sequence[Token]], layers: Collection[int], keep: frozenset[str]
+) -> Iterator[LayerTrace]:
+    """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
+
+    Texts are padded at their end; no query sees the padding. Raises UsageError without texts, UnsupportedError
+    where a text's own numbers would change with the length of the longest.
+    """
+    if not texts:
+        raise UsageError("a batch holds no texts", expected="at least one")
+    lengths = [len(tokens) for tokens in texts]
+    _check(spec, len(set(lengths)) > 1)
+    longest = max(lengths)
+    hidden = backend.concat([_padded(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
+    ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
+    context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep)
+    yield from through(spec, store, backend, hidden, context, layers)
+
+
+def alone(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
+    """One text's part of a batch's trace, without batch axis and padding. length: how many tokens the text has."""
+    longest = trace.before.shape[-2]
+    cut = {name: _cut(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()}
+    return replace(
+        trace,
+        stages=cut,
+        empty_rows=trace.empty_rows[entry][..., :length],
+        before=trace.before[entry][:length],
+        after=trace.after[entry][:length],
+    )
+
+
+def _padded(backend: Backend, hidden: Array, longest: int) -> Array:
+    """[token, width] as [1, longest, width], filled with 0."""
+    missing = longest - hidden.shape[0]
+    rows = [hidden] if missing == 0 else [hidden, backend.full((missing, hidden.shape[1]), 0.0, backend.dtype_of(hidden))]
+    return backend.concat(rows, 0).reshape((1, longest, hidden.shape[1]))
+
+
+def _cut(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
+    """Without the padding, which lies between a text's end and `longest`; learned keys come after it and stay."""
+    for place, axis in enumerate(axes):
+        if axis in ("token", "query", "key"):
+            kept = [*range(length), *range(longest, array.shape[place])]
+            array = array[(*[slice(None)] * place, kept)]
+    return array
+
+
+def _check(spec: Spec, differ: bool) -> None:
+    """Raise UnsupportedError for what a batch cannot carry. differ: whether the texts differ in length."""
+    for block in spec.blocks:
+        for mask in _parts(block.attention.mask):
+            # hash buckets belong to the vectors of one text
+            if isinstance(mask, Hashed | SameBucket) or (differ and isinstance(mask, BigBird | Padding | Given)):
+                raise UnsupportedError(
+                    f"a mask of the kind {type(mask).__name__} depends on the text it is for", expected="these texts one at a time"
+                )
+        if differ and _stretches(block.attention):
+            raise UnsupportedError("this model's positions depend on the length of the text", expected="these texts one at a time")
+
+
+def _parts(mask: Mask) -> list[Mask]:
+    match mask:
+        case AllOf(parts) | AnyOf(parts):
+            return [inner for part in parts for inner in _parts(part)]
+        case _:
+            return [mask]
+
+
+def _stretches(attention: Attention) -> bool:
+    return isinstance(attention.position, Rope) and isinstance(attention.position.scaling, Dynamic | LongRope)
