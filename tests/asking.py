@@ -35,7 +35,7 @@ def ask(*arguments: str, stdin: bytes | None = None, terminal: bool = False, wid
         stdin=BytesIO(stdin or b""),
         stdout=out,
         stderr=err,
-        variables={"LANG": "C.UTF-8", "XDG_CACHE_HOME": "/nonexistent", **variables},
+        variables={"LANG": "C.UTF-8", "XDG_CACHE_HOME": "/dev/null", **variables},
         stdin_is_terminal=stdin is None,
         stdout_is_terminal=terminal,
         width=width,

@@ -12,6 +12,7 @@ from attncli.analysis.document import Document, empty_rows, header, layer_part, 
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.inputs.token import Token
+from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
 
@@ -42,8 +43,6 @@ class Cost:
 
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
-WORKING = 3
-"""Arrays of the size of the scores that are alive at once besides those that are kept."""
 
 
 def cost(model: Model, count: int, wanted: Wanted, *, saved: bool) -> Cost:
@@ -60,7 +59,8 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool) -> Cost:
         wide = rows * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
         numbers += (square + wide) * wanted.matrices
         held += heads * pairs * len(SQUARE) * item * saved
-    return Cost(most * pairs * item * (kept + WORKING) + numbers * item + held, numbers)
+    running = estimate(model.spec, count, layers=layers, kept=0, dtype=model.backend.dtype).peak
+    return Cost(running + most * pairs * item * kept + numbers * item + held, numbers)
 
 
 def run_document(

@@ -114,7 +114,7 @@ def model(
     """
     name = asked.model or default_model(environment, asked)
     if name is not None:
-        return _checkpoint(name, asked, attention, compute, tokenizer)
+        return _checkpoint(environment, name, asked, attention, compute, tokenizer)
     if asked.weights is not None:
         from attncli.cli.weight_option import file_model
 
@@ -130,7 +130,9 @@ def default_model(environment: Environment, asked: ModelOptions) -> str | None:
     return told
 
 
-def _checkpoint(name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str | None) -> Model:
+def _checkpoint(
+    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str | None
+) -> Model:
     from attncli.models.load import load
 
     out_of_place = [item.name for item in fields(asked) if item.name in TOY_ONLY and getattr(asked, item.name) is not None]
@@ -142,7 +144,14 @@ def _checkpoint(name: str, asked: ModelOptions, attention: AttentionOptions, com
         raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
     if attention.position not in (None, "none"):
         raise UsageError(f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions")
-    loaded = load(name, backend=compute.backend, device=compute.device, dtype=compute.dtype, ignore=tuple(asked.ignore_config or ()))
+    loaded = load(
+        name,
+        backend=compute.backend,
+        device=compute.device,
+        dtype=compute.dtype,
+        ignore=tuple(asked.ignore_config or ()),
+        note=environment.note,
+    )
     return replace(loaded, spec=changed(loaded.spec, attention))
 
 
@@ -243,27 +252,23 @@ def whole_numbers(text: str, option: str) -> list[int]:
 
 
 def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
-    """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this machine has free."""
+    """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this process may still take."""
     from attncli.cli.answer import size
+    from attncli.models.machine import Free, free_memory
 
-    if compute.max_memory is not None:
-        limit, source = size(compute.max_memory, "--max-memory"), "--max-memory"
-    else:
-        limit, source = free_memory(), "free memory"
-    if needed > limit:
+    limit = free_memory() if compute.max_memory is None else Free(size(compute.max_memory, "--max-memory"), "--max-memory")
+    if needed > limit.bytes:
+        from attncli.render.numbers import size_words
+
         raise LimitError(
-            f"this run would take about {needed / 1e9:,.1f} GB of memory, {source} is {limit / 1e9:,.1f} GB",
+            f"this run would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} ({limit.source})",
             expected="less work, or a higher --max-memory",
             hint=hint,
         )
 
 
 def free_memory() -> int:
-    """Bytes that may be used without swapping; where the system does not say, half of nothing is known: 4 GiB."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 * 2**30
+    """Bytes that this process may still take."""
+    from attncli.models.machine import free_memory as found
+
+    return found().bytes

@@ -16,6 +16,8 @@ Array = np.ndarray[Any, Any]
 PIECE = 4 * 2**20
 DEPTH = 16
 """Pieces read before they are taken: 64 MiB in all."""
+WORTH_A_THREAD = 64 * 2**20
+"""Fewer bytes than this are read faster without handing them from thread to thread."""
 
 
 @dataclass(frozen=True, eq=False)

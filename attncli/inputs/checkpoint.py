@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.ahead import ReadAhead, Stretch
+from attncli.inputs.ahead import WORTH_A_THREAD, ReadAhead, Stretch
 from attncli.inputs.dtypes import named
 from attncli.inputs.positioned import PositionedFile
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
@@ -21,7 +21,6 @@ from attncli.inputs.widen import all_finite, convert
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
 """Bytes read at a time: few enough to stay in the processor's cache between reading and converting."""
-WORTH_A_THREAD = 64 * 2**20
 PACKED = ("quantization_config", "compression_config")
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from attncli.attention.spec import Attention, Block, Experts, Mlp, Spec
-from attncli.errors import LimitError
-from attncli.inputs.ahead import DEPTH, PIECE
-from attncli.inputs.checkpoint import WORTH_A_THREAD
-from attncli.inputs.shards import TensorInfo
-from attncli.models.bind import Binding
-from attncli.models.machine import Free
+from attncli.inputs.ahead import DEPTH, PIECE, WORTH_A_THREAD
 from attncli.models.roles import layer_roles
+
+if TYPE_CHECKING:
+    from attncli.inputs.shards import TensorInfo
+    from attncli.models.bind import Binding
 
 ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 READS = 1.0e9
@@ -101,19 +101,6 @@ def estimate(
     streamed = sum(total for total, _ in numbers) * item
     seconds = STARTS + max(read / READS, products / COMPUTES + streamed / STREAMS)
     return Estimate(tokens, len(blocks), read, products, memory, seconds)
-
-
-def refuse_over(found: Estimate, free: Free, *, hint: str) -> None:
-    """Raise LimitError if the peak is above what is free, naming both, the largest part, and a way out."""
-    if found.peak <= free.bytes:
-        return
-    part = max(found.memory, key=lambda name: found.memory[name])
-    raise LimitError(
-        f"{found.tokens:,} tokens through {found.layers} layers take about {found.peak / 1e9:,.1f} GB of memory, "
-        f"{found.memory[part] / 1e9:,.1f} GB of it for {part}",
-        expected=f"at most {free.bytes / 1e9:,.1f} GB ({free.source})",
-        hint=hint,
-    )
 
 
 def _numbers(spec: Spec, block: Block) -> tuple[int, int]:

@@ -40,3 +40,11 @@ def root_of(scale: float, d_k: int, d_model: int) -> str:
         if size > 0 and math.isclose(scale, size**-0.5, rel_tol=1e-6):
             return f"1/√{size}"
     return ""
+
+
+def size_words(count: int) -> str:
+    """Bytes in words, such as `90.9 MB`."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"

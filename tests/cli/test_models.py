@@ -10,9 +10,10 @@ import safetensors.numpy
 from asking import ask
 from hub_server import COMMIT
 
+from attncli.render.numbers import size_words
 from attncli.render.safe import cells
 from attncli.render.schema import SCHEMAS
-from attncli.render.screens.models import ranges, size_words
+from attncli.render.screens.models import ranges
 
 TEXT = "The animal didn't cross the street"
 

@@ -1,11 +1,7 @@
 """Estimates against counts made by loops, and against what a run reads."""
 
-import pytest
-
 from attncli.attention.spec import Attention, Block, Embedding, Experts, Mlp, Spec
-from attncli.errors import LimitError
-from attncli.models.estimate import StoredSizes, estimate, refuse_over
-from attncli.models.machine import Free
+from attncli.models.estimate import StoredSizes, estimate
 
 HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
 
@@ -57,15 +53,3 @@ def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
 def test_weights_take_the_type_they_are_computed_in() -> None:
     wide, narrow = (estimate(spec(Mlp(INNER, "relu")), 3, dtype=dtype).memory["one layer's weights"] for dtype in ("float64", "bfloat16"))
     assert wide == 4 * narrow
-
-
-def test_too_much_is_refused_with_both_numbers() -> None:
-    found = estimate(spec(), 40_009)
-    refuse_over(found, Free(found.peak, "enough"), hint="")
-    with pytest.raises(LimitError) as error:
-        refuse_over(found, Free(found.peak - 1, "--max-memory"), hint="--layer 0")
-    told = f"{error.value.what} {error.value.expected}"
-    assert f"{found.peak / 1e9:,.1f} GB" in told
-    assert "scores that are kept" in told
-    assert "--max-memory" in told
-    assert error.value.hint == "--layer 0"

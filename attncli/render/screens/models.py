@@ -9,7 +9,7 @@ from typing import Any
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
-from attncli.render.numbers import brief, root_of
+from attncli.render.numbers import brief, root_of, size_words
 from attncli.render.safe import cut, safe
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
@@ -90,14 +90,6 @@ def ranges(numbers: Sequence[int]) -> str:
     starts = [numbers[0], *(after for before, after in pairwise(numbers) if after != before + 1)]
     ends = [*(before for before, after in pairwise(numbers) if after != before + 1), numbers[-1]]
     return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
-
-
-def size_words(count: int) -> str:
-    """Bytes in words, such as `90.9 MB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count} bytes"
 
 
 def _how(model: Document) -> str:
