@@ -137,7 +137,11 @@ def project(
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in rotation(spec.position, context.positions, context.length))
-        q, k = rotate(backend, spec.position, q, cos, sin), rotate(backend, spec.position, k, cos, sin)
+        q = rotate(backend, spec.position, q, cos, sin)
+        if memory is not None:  # the keys are another text, at positions of its own
+            places = np.arange(k.shape[-2])
+            cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
+        k = rotate(backend, spec.position, k, cos, sin)
     offset = int(context.positions[0]) if memory is None and len(context.positions) else 0
     if context.past is not None and memory is None:
         if layer in context.past:

@@ -61,9 +61,7 @@ class Bound:
         rows = [role.shape[0] // self.groups for role in self.roles]
         apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
-        return {
-            role.name: apart[:, end - count : end].reshape(role.shape) for role, count, end in zip(self.roles, rows, ends, strict=True)
-        }
+        return {role.name: apart[:, end - count : end].reshape(role.shape) for role, count, end in zip(self.roles, rows, ends, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,9 @@ def load(
     if name_or_dir is None:
         return _seeded(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
     if not all(option is None for option in (weights, seed, d_model, heads)):
-        raise UsageError("a checkpoint brings its own weights and sizes", expected="a checkpoint's name alone, or weights=, seed=, d_model=")
+        raise UsageError(
+            "a checkpoint brings its own weights and sizes", expected="a checkpoint's name alone, or weights=, seed=, d_model="
+        )
     found = locate(str(name_or_dir), note=note)
     checkpoint = Checkpoint.open(found.folder)
     spec, kind, warnings = read_spec(checkpoint, ignore)
@@ -126,5 +128,3 @@ def _seeded(
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
     return seeded_model(settings, seed or 0, "seeded", cutter, chosen)
-
-

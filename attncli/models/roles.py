@@ -23,7 +23,7 @@ class Role:
 
     @property
     def suffix(self) -> str:
-        """".weight", ".bias" or nothing."""
+        """ ".weight", ".bias" or nothing."""
         return self.name[len(self.module) :]
 
 
@@ -92,5 +92,3 @@ def _linear(name: str, out: int, fan_in: int) -> tuple[Role, Role]:
 
 def _norm(name: str, shape: tuple[int, ...]) -> tuple[Role, Role]:
     return Role(f"{name}.weight", shape), Role(f"{name}.bias", shape, optional=True)
-
-

@@ -51,7 +51,9 @@ class CheckpointStore:
         return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
 
     def expect(self, layers: range) -> None:
-        self.checkpoint.ahead([name for layer in layers for bound in self.binding.layers[layer] if not bound.shared for name in bound.tensors])
+        self.checkpoint.ahead(
+            [name for layer in layers for bound in self.binding.layers[layer] if not bound.shared for name in bound.tensors]
+        )
 
     def layer(self, backend: Backend, index: int) -> Weights:
         found: dict[str, Array] = {}

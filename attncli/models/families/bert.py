@@ -35,7 +35,6 @@ FIXED = {
     "position_embedding_type": Fixed("absolute", "relative positions would enter the scores"),
     "is_decoder": Fixed(False, "a decoder would see only earlier tokens"),
     "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
-    "hidden_size_per_head": Fixed(None, "heads would have another width"),
 }
 
 

@@ -1,0 +1,107 @@
+"""BART: post-norm encoder-decoder with learned positions. Source: Lewis et al., 2019."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Names
+from attncli.models.words import ACTIVATIONS
+
+ENCODER = Names(
+    layer="encoder.layers.{layer}.",
+    inside={
+        "attn.q": "self_attn.q_proj",
+        "attn.k": "self_attn.k_proj",
+        "attn.v": "self_attn.v_proj",
+        "attn.o": "self_attn.out_proj",
+        "attn.sum": "self_attn_layer_norm",
+        "mlp.up": "fc1",
+        "mlp.down": "fc2",
+        "mlp.sum": "final_layer_norm",
+    },
+    outside={
+        "tokens": "shared|encoder.embed_tokens",
+        "positions": "encoder.embed_positions",
+        "embed.norm": "encoder.layernorm_embedding",
+    },
+    prefixes=("model.",),
+    ignored=("final_logits_bias", "lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "classification_head.*"),
+)
+
+DECODER = replace(
+    ENCODER.with_roles(
+        {
+            "cross.q": "encoder_attn.q_proj",
+            "cross.k": "encoder_attn.k_proj",
+            "cross.v": "encoder_attn.v_proj",
+            "cross.o": "encoder_attn.out_proj",
+            "cross.sum": "encoder_attn_layer_norm",
+        },
+        outside={
+            "tokens": "shared|decoder.embed_tokens",
+            "positions": "decoder.embed_positions",
+            "embed.norm": "decoder.layernorm_embedding",
+        },
+    ),
+    layer="decoder.layers.{layer}.",
+)
+
+FIXED = {
+    "is_decoder": Fixed(False, "the file would hold one side"),
+    "is_encoder_decoder": Fixed(True, "the file would hold one side"),
+    "normalize_before": Fixed(False, "norms would come before each part"),
+    "add_final_layer_norm": Fixed(False, "a norm would follow the last layer"),
+    "normalize_embedding": Fixed(True, "the embedding would have no norm"),
+    "extra_pos_embeddings": Fixed(2, "positions would start at another row"),
+    "static_position_embeddings": Fixed(False, "positions would be sinusoidal"),
+    "add_bias_logits": Fixed(False, "logits would have a bias"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a BART: the encoder, with the decoder inside."""
+    norm = Norm("layer", 1e-5)
+    width = config.whole("d_model")
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    embedding = Embedding(
+        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="learned", position_offset=2, norm=norm
+    )
+    return encoder_decoder(config, "bart", norm, embedding)
+
+
+def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embedding) -> Spec:
+    """Both sides around their embedding."""
+    width = config.whole("d_model")
+    activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu")
+
+    def attention(side: str) -> Attention:
+        heads = config.heads(width, f"{side}_attention_heads")
+        return Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
+
+    def mlp(side: str) -> Mlp:
+        return Mlp(config.whole(f"{side}_ffn_dim"), activation)
+
+    encoder = Spec(
+        family=family,
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(Block(attention("encoder"), mlp("encoder"), {"attn.sum": norm, "mlp.sum": norm}),)
+        * config.whole("encoder_layers", most=MOST_LAYERS),
+        embedding=embedding,
+        max_positions=config.whole("max_position_embeddings", default=1024),
+    )
+    block = Block(
+        replace(attention("decoder"), mask=Causal()),
+        mlp("decoder"),
+        {"attn.sum": norm, "cross.sum": norm, "mlp.sum": norm},
+        cross=attention("decoder"),
+    )
+    layers = config.whole("decoder_layers", most=MOST_LAYERS)
+    start = config.whole("decoder_start_token_id", default=2, least=0)
+    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=start))
+
+
+FAMILY = Family("bart", spec, ENCODER, DECODER, FIXED)

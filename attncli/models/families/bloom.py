@@ -1,0 +1,53 @@
+"""BLOOM: ALiBi, projections fused by head, a norm on the embedding. Source: BigScience, 2022."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Grouped, Names
+
+NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "input_layernorm",
+        "attn.q attn.k attn.v": Grouped("self_attention.query_key_value"),
+        "attn.o": "self_attention.dense",
+        "mlp.in": "post_attention_layernorm",
+        "mlp.up": "mlp.dense_h_to_4h",
+        "mlp.down": "mlp.dense_4h_to_h",
+    },
+    outside={"tokens": "word_embeddings", "embed.norm": "word_embeddings_layernorm", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
+)
+
+FIXED = {
+    "apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a BLOOM. Its implementation adds m·j where ALiBi says −m·(i − j): the weights are the same."""
+    width = config.whole("hidden_size", "n_embed")
+    heads = config.heads(width, "n_head", "num_attention_heads")
+    dim = width // heads
+    config.get("seq_length")  # what training used; positions have no end
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Alibi()),
+        Mlp(4 * width, "gelu_tanh"),
+        {"attn.in": norm, "mlp.in": norm},
+    )
+    return Spec(
+        family="bloom",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        embedding=Embedding(norm=norm),
+        final_norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+    )
+
+
+FAMILY = Family("bloom", spec, NAMES, fixed=FIXED)

@@ -1,0 +1,62 @@
+"""Falcon: parallel parts, keys shared by all heads or by groups, projections fused. Source: Almazrouei et al., 2023."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Place, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Grouped, Names
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "ln_attn|input_layernorm",
+        "attn.q attn.k attn.v": Grouped("self_attention.query_key_value"),
+        "attn.o": "self_attention.dense",
+        "mlp.in": "ln_mlp|post_attention_layernorm",
+        "mlp.up": "mlp.dense_h_to_4h",
+        "mlp.down": "mlp.dense_4h_to_h",
+    },
+    outside={"tokens": "word_embeddings", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
+)
+
+FIXED = {"alibi": Fixed(False, "this family rounds ALiBi to bfloat16, whatever the run computes in")}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Falcon. One shared key and value is stored as one group of all heads."""
+    width = config.whole("hidden_size", "n_embed")
+    heads = config.heads(width, "num_attention_heads", "n_head")
+    dim = width // heads
+    new = config.flag("new_decoder_architecture", default=False)
+    shared = config.flag("multi_query", default=True)
+    kv_heads = config.whole("num_kv_heads", "n_head_kv", default=heads)
+    if not new:
+        kv_heads = 1 if shared else heads
+    parallel = config.flag("parallel_attn", default=True) or new
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    two = config.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
+    norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm} if two or not parallel else {"attn.in": norm}
+    config.flag("bias", default=False)  # a bias is there where its tensor is
+    block = Block(
+        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=rope(config, dim)),
+        Mlp(config.whole("ffn_hidden_size", default=4 * width), config.choice("activation", among=ACTIVATIONS, default="gelu")),
+        norms,
+        parallel=parallel,
+    )
+    config.whole("max_position_embeddings", default=2048)
+    return Spec(
+        family="falcon",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("num_hidden_layers", "n_layer", most=MOST_LAYERS),
+        final_norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+    )
+
+
+FAMILY = Family("falcon", spec, NAMES, fixed=FIXED)

@@ -1,0 +1,57 @@
+"""Gemma 2: norms on both sides of each part, soft caps, a window in every other layer. Source: Gemma Team, 2024."""
+
+from __future__ import annotations
+
+from attncli.attention.spec import Norm, Place, Spec
+from attncli.models.config import Config
+from attncli.models.families import gemma, llama
+from attncli.models.family import Family
+from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.rotary import rope
+
+PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "attn.out": "post_attention_layernorm",
+        "mlp.in": "pre_feedforward_layernorm",
+        "mlp.out": "post_feedforward_layernorm",
+    }
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Gemma 2."""
+    dim = llama.head_dim(config, gemma.HEAD_DIM)
+    norm = llama.rms(config, unit_offset=True)
+    position, mlp = rope(config, dim), gemma.mlp(config)
+    window = config.whole("sliding_window", default=4096)
+    cap = config.cap("attn_logit_softcapping", 50.0)
+    blocks = [
+        llama.block(
+            config,
+            position=position,
+            dim=dim,
+            mask=causal(window if kind == LOCAL else None),
+            scale=query_scale(config),
+            softcap=cap,
+            norms=sandwich(norm),
+            mlp=mlp,
+        )
+        for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
+    ]
+    logit_cap = config.cap("final_logit_softcapping", 30.0)
+    return llama.decoder(config, "gemma2", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap)
+
+
+def query_scale(config: Config) -> float:
+    """The scale of the scores, from a number of its own instead of the head's width."""
+    return config.number("query_pre_attn_scalar", default=256.0) ** -0.5
+
+
+def sandwich(norm: Norm) -> dict[Place, Norm]:
+    """The norm before and after each part."""
+    return dict.fromkeys(PLACES, norm)
+
+
+FAMILY = Family("gemma2", spec, NAMES, fixed=gemma.FIXED)

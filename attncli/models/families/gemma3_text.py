@@ -1,0 +1,51 @@
+"""Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global one. Source: Gemma Team, 2025."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Everywhere, Mask, Window
+from attncli.attention.spec import QkNorm, Spec
+from attncli.models.config import Config
+from attncli.models.families import gemma, gemma2, llama
+from attncli.models.family import Family
+from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.rotary import rope
+
+NAMES = gemma2.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Gemma 3. Scaling of the rotary embedding is for its global layers only."""
+    dim = llama.head_dim(config, gemma.HEAD_DIM)
+    norm, mlp = llama.rms(config, unit_offset=True), gemma.mlp(config)
+    window = config.whole("sliding_window", default=4096)
+    every = config.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    both_ways = config.flag("use_bidirectional_attention", default=False)
+    cap = config.cap("attn_logit_softcapping", None)
+    blocks = []
+    for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every)):
+        local = kind == LOCAL
+        base, default = ("rope_local_base_freq", 10000.0) if local else ("rope_theta", 1e6)
+        blocks.append(
+            llama.block(
+                config,
+                position=rope(config, dim, kind=kind, theta=(base,), default_theta=default, scaled=not local),
+                dim=dim,
+                mask=_mask(window if local else None, both_ways),
+                scale=gemma2.query_scale(config),
+                qk_norm=QkNorm(norm),
+                softcap=cap,
+                norms=gemma2.sandwich(norm),
+                mlp=mlp,
+            )
+        )
+    logit_cap = config.cap("final_logit_softcapping", None)
+    return llama.decoder(config, "gemma3_text", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap)
+
+
+def _mask(window: int | None, both_ways: bool) -> Mask:
+    if not both_ways:
+        return causal(window)
+    return Everywhere() if window is None else Window(window // 2, window // 2)
+
+
+FAMILY = Family("gemma3_text", spec, NAMES)

@@ -1,0 +1,64 @@
+"""GPT-2: pre-norm decoder with learned positions; its matrices are stored [in, out]. Source: Radford et al., 2019."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Concat, Family, Names
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "ln_1",
+        "attn.q attn.k attn.v": Concat("attn.c_attn"),
+        "attn.o": "attn.c_proj",
+        "mlp.in": "ln_2",
+        "mlp.up": "mlp.c_fc",
+        "mlp.down": "mlp.c_proj",
+    },
+    outside={"tokens": "wte", "positions": "wpe", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=("h.*.attn.bias", "h.*.attn.masked_bias", "lm_head.*", "score.*", "multiple_choice_head.*", "classifier.*"),
+    transposed=True,
+)
+
+FIXED = {
+    "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
+    # computes the same in another precision
+    "reorder_and_upcast_attn": Fixed(False, "scores would be computed in float32 whatever the type of the run"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a GPT-2."""
+    width = config.whole("n_embd", "hidden_size")
+    heads = config.heads(width, "n_head", "num_attention_heads")
+    dim = width // heads
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    inner = config.whole("n_inner", default=4 * width)
+    mlp = Mlp(inner, config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"))
+    scale = dim**-0.5 if config.flag("scale_attn_weights", default=True) else 1.0
+    by_layer = config.flag("scale_attn_by_inverse_layer_idx", default=False)
+    blocks = [
+        Block(
+            Attention(heads, heads, dim, dim, scale=scale / (layer + 1) if by_layer else scale, mask=Causal()),
+            mlp,
+            {"attn.in": norm, "mlp.in": norm},
+        )
+        for layer in range(config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS))
+    ]
+    return Spec(
+        family="gpt2",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=tuple(blocks),
+        embedding=Embedding(positions="learned"),
+        final_norm=norm,
+        max_positions=config.whole("n_positions", "max_position_embeddings", default=1024),
+        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+    )
+
+
+FAMILY = Family("gpt2", spec, NAMES, fixed=FIXED)

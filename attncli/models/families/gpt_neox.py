@@ -1,0 +1,54 @@
+"""GPT-NeoX and Pythia: fused projections by head, partly rotated heads, parallel parts with two norms. Source: Black et al., 2022."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Grouped, Names
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="layers.{layer}.",
+    inside={
+        "attn.in": "input_layernorm",
+        "attn.q attn.k attn.v": Grouped("attention.query_key_value"),
+        "attn.o": "attention.dense",
+        "mlp.in": "post_attention_layernorm",
+        "mlp.up": "mlp.dense_h_to_4h",
+        "mlp.down": "mlp.dense_4h_to_h",
+    },
+    outside={"tokens": "embed_in", "final": "final_layer_norm", "head": "embed_out|lm_head"},
+    prefixes=("gpt_neox.",),
+    ignored=("layers.*.attention.bias", "layers.*.attention.masked_bias", "embed_out.*", "lm_head.*", "score.*", "qa_outputs.*"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a GPT-NeoX."""
+    width = config.whole("hidden_size")
+    heads = config.heads(width, "num_attention_heads")
+    dim = width // heads
+    norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
+    position = rope(
+        config, dim, theta=("rotary_emb_base", "rope_theta"), partial=("rotary_pct", "partial_rotary_factor"), default_partial=0.25
+    )
+    config.flag("attention_bias", default=True)  # a bias is there where its tensor is
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
+        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
+        {"attn.in": norm, "mlp.in": norm},
+        parallel=config.flag("use_parallel_residual", default=True),
+    )
+    return Spec(
+        family="gpt_neox",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
+        final_norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", default=False)),
+    )
+
+
+FAMILY = Family("gpt_neox", spec, NAMES, fixed={"is_decoder": Fixed(False, "the same model under another flag")})

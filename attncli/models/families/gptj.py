@@ -1,0 +1,55 @@
+"""GPT-J: attention and feed-forward in parallel, adjacent entries rotated. Source: Wang and Komatsuzaki, 2021."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
+from attncli.errors import InputError
+from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.family import Family, Names
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="h.{layer}.",
+    inside={
+        "attn.in": "ln_1",
+        "attn.q": "attn.q_proj",
+        "attn.k": "attn.k_proj",
+        "attn.v": "attn.v_proj",
+        "attn.o": "attn.out_proj",
+        "mlp.up": "mlp.fc_in",
+        "mlp.down": "mlp.fc_out",
+    },
+    outside={"tokens": "wte", "final": "ln_f", "head": "lm_head"},
+    prefixes=("transformer.",),
+    ignored=("h.*.attn.bias", "h.*.attn.masked_bias", "h.*.attn.embed_positions", "lm_head.*", "score.*", "qa_outputs.*"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a GPT-J."""
+    width = config.whole("n_embd", "hidden_size")
+    heads = config.heads(width, "n_head", "num_attention_heads")
+    dim = width // heads
+    rotated = dim if config.get("rotary_dim") is None else config.whole("rotary_dim")
+    if rotated % 2 or rotated > dim:
+        raise InputError(f"config.json sets rotary_dim to {rotated}", where=config.where, expected=f"an even number up to {dim}")
+    norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Rope(rotated, pairing="adjacent")),
+        Mlp(config.whole("n_inner", default=4 * width), config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")),
+        {"attn.in": norm},
+        parallel=True,
+    )
+    config.whole("n_positions", "max_position_embeddings", default=2048)
+    return Spec(
+        family="gptj",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
+        final_norm=norm,
+        head=Head(tied=config.flag("tie_word_embeddings", default=False)),
+    )
+
+
+FAMILY = Family("gptj", spec, NAMES)

@@ -1,0 +1,136 @@
+"""Llama: pre-norm decoder, root-mean-square norms, rotary positions, gated feed-forward. Source: Touvron et al., 2023."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attncli.attention.mask import Causal, Mask
+from attncli.attention.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
+from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.family import Family, Names
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="layers.{layer}.",
+    inside={
+        "attn.in": "input_layernorm",
+        "attn.q": "self_attn.q_proj",
+        "attn.k": "self_attn.k_proj",
+        "attn.v": "self_attn.v_proj",
+        "attn.o": "self_attn.o_proj",
+        "mlp.in": "post_attention_layernorm",
+        "mlp.gate": "mlp.gate_proj",
+        "mlp.up": "mlp.up_proj",
+        "mlp.down": "mlp.down_proj",
+    },
+    outside={"tokens": "embed_tokens", "final": "norm", "head": "lm_head"},
+    prefixes=("model.",),
+    ignored=("lm_head.*", "score.*", "qa_outputs.*", "classifier.*"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Llama."""
+    return decoder(config, "llama", [block(config, position=rope(config, head_dim(config)))] * depth(config))
+
+
+def depth(config: Config) -> int:
+    """How many layers."""
+    return config.whole("num_hidden_layers", most=MOST_LAYERS)
+
+
+def head_dim(config: Config, default: int | None = None) -> int:
+    """The width of a head: `head_dim`, else the default, else the width of the model shared out."""
+    if config.get("head_dim") is not None or default is not None:
+        return config.whole("head_dim", default=default)
+    width = config.whole("hidden_size")
+    return width // config.heads(width, "num_attention_heads")
+
+
+def attention(
+    config: Config,
+    *,
+    position: Position,
+    dim: int | None = None,
+    mask: Mask | None = None,
+    scale: float | None = None,
+    qk_norm: QkNorm | None = None,
+    softcap: float | None = None,
+) -> Attention:
+    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim."""
+    heads = config.whole("num_attention_heads", most=2**16)
+    dim = head_dim(config) if dim is None else dim
+    for told in ("attention_bias", "mlp_bias"):
+        config.flag(told, default=False)  # a bias is there where its tensor is
+    return Attention(
+        heads,
+        config.whole("num_key_value_heads", default=heads, most=2**16),
+        dim,
+        dim,
+        scale=dim**-0.5 if scale is None else scale,
+        mask=Causal() if mask is None else mask,
+        position=position,
+        qk_norm=qk_norm,
+        softcap=softcap,
+    )
+
+
+def block(
+    config: Config,
+    *,
+    position: Position,
+    dim: int | None = None,
+    mask: Mask | None = None,
+    scale: float | None = None,
+    qk_norm: QkNorm | None = None,
+    softcap: float | None = None,
+    norms: Mapping[Place, Norm] | None = None,
+    mlp: Mlp | Experts | None = None,
+    parallel: bool = False,
+) -> Block:
+    """One layer; what relatives change has a name. norms: None for before attention and feed-forward."""
+    norm = rms(config)
+    return Block(
+        attention(config, position=position, dim=dim, mask=mask, scale=scale, qk_norm=qk_norm, softcap=softcap),
+        gated(config) if mlp is None else mlp,
+        {"attn.in": norm, "mlp.in": norm} if norms is None else norms,
+        parallel=parallel,
+    )
+
+
+def rms(config: Config, *, unit_offset: bool = False) -> Norm:
+    """The root-mean-square norm of the config."""
+    return Norm("rms", config.number("rms_norm_eps", default=1e-6), unit_offset)
+
+
+def gated(config: Config) -> Mlp:
+    """The gated feed-forward part of the config."""
+    return Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="silu"), gated=True)
+
+
+def decoder(
+    config: Config,
+    family: str,
+    blocks: Sequence[Block],
+    *,
+    final: Norm | None = None,
+    embedding: Embedding | None = None,
+    tied: bool = False,
+    logit_scale: float = 1.0,
+    logit_cap: float | None = None,
+) -> Spec:
+    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config means by silence."""
+    config.whole("max_position_embeddings", default=2048)
+    return Spec(
+        family=family,
+        d_model=config.whole("hidden_size"),
+        vocabulary=config.whole("vocab_size"),
+        blocks=tuple(blocks),
+        embedding=Embedding() if embedding is None else embedding,
+        final_norm=rms(config) if final is None else final,
+        head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
+    )
+
+
+FAMILY = Family("llama", spec, NAMES)

@@ -1,0 +1,37 @@
+"""Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al., 2018."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.attention.spec import Embedding, Norm, Spec
+from attncli.models.config import Config, Fixed
+from attncli.models.families import bart
+from attncli.models.family import Family
+
+IGNORED = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")  # what `sinusoidal` gives anyway
+
+FIXED = {
+    **bart.FIXED,
+    "normalize_embedding": Fixed(False, "the embedding would have a norm"),
+    "static_position_embeddings": Fixed(True, "positions would be learned"),
+    "share_encoder_decoder_embeddings": Fixed(True, "the sides would have token tables of their own"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Marian: the encoder, with the decoder inside."""
+    width = config.whole("d_model")
+    config.optional("num_hidden_layers")  # repeats encoder_layers
+    config.optional("decoder_vocab_size")  # the same as vocab_size where the table is shared
+    embedding = Embedding(scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves")
+    return bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding)
+
+
+FAMILY = Family(
+    "marian",
+    spec,
+    replace(bart.ENCODER, ignored=(*bart.ENCODER.ignored, *IGNORED)),
+    replace(bart.DECODER, ignored=(*bart.DECODER.ignored, *IGNORED)),
+    FIXED,
+)

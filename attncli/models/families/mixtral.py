@@ -1,0 +1,37 @@
+"""Mixtral: Mistral with experts. Source: Jiang et al., 2024."""
+
+from __future__ import annotations
+
+from attncli.attention.spec import Experts, Spec
+from attncli.models.config import Config
+from attncli.models.families import llama
+from attncli.models.family import Family, Stacked
+from attncli.models.layer_types import causal
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "mlp.router": "block_sparse_moe.gate",
+        "mlp.gate": Stacked("block_sparse_moe.experts.{item}.w1"),
+        "mlp.up": Stacked("block_sparse_moe.experts.{item}.w3"),
+        "mlp.down": Stacked("block_sparse_moe.experts.{item}.w2"),
+    }
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Mixtral."""
+    experts = Experts(
+        config.whole("num_local_experts", default=8, most=2**16),
+        config.whole("num_experts_per_tok", default=2),
+        config.whole("intermediate_size"),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        renormalise=True,
+    )
+    mask = causal(config.optional("sliding_window"))
+    block = llama.block(config, position=rope(config, llama.head_dim(config), default_theta=1e6), mask=mask, mlp=experts)
+    return llama.decoder(config, "mixtral", [block] * llama.depth(config))
+
+
+FAMILY = Family("mixtral", spec, NAMES)

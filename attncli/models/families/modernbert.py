@@ -1,0 +1,60 @@
+"""ModernBERT: pre-norm encoder, rotary positions, mostly local layers, gated feed-forward. Source: Warner et al., 2024."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Everywhere, Window
+from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
+from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.family import Concat, Family, Names
+from attncli.models.layer_types import LOCAL, layer_types
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = Names(
+    layer="layers.{layer}.",
+    inside={
+        "attn.in": "attn_norm",
+        "attn.q attn.k attn.v": Concat("attn.Wqkv"),
+        "attn.o": "attn.Wo",
+        "mlp.in": "mlp_norm",
+        "mlp.gate mlp.up": Concat("mlp.Wi"),
+        "mlp.down": "mlp.Wo",
+    },
+    outside={"tokens": "embeddings.tok_embeddings", "embed.norm": "embeddings.norm", "final": "final_norm"},
+    prefixes=("model.",),
+    ignored=("head.*", "decoder.*", "classifier.*"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a ModernBERT. A local layer sees `local_attention` // 2 tokens on either side."""
+    width = config.whole("hidden_size")
+    heads = config.heads(width, "num_attention_heads")
+    dim = width // heads
+    norm = Norm("layer", config.number("norm_eps", default=1e-5))
+    for told in ("norm_bias", "attention_bias", "mlp_bias"):
+        config.flag(told, default=False)  # a bias is there where its tensor is
+    every = config.whole("global_attn_every_n_layers", default=3)
+    count = config.whole("num_hidden_layers", most=MOST_LAYERS)
+    reach = config.whole("local_attention", default=128) // 2
+    mlp = Mlp(config.whole("intermediate_size"), config.choice("hidden_activation", among=ACTIVATIONS, default="gelu"), gated=True)
+    blocks = []
+    for index, kind in enumerate(layer_types(config, count, lambda layer: bool(layer % every))):
+        base, default = ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
+        position = rope(config, dim, kind=kind, theta=(base,), default_theta=default)
+        mask = Window(reach, reach) if kind == LOCAL else Everywhere()
+        attention = Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=mask, position=position)
+        norms: dict[Place, Norm] = {"mlp.in": norm} if index == 0 else {"attn.in": norm, "mlp.in": norm}
+        blocks.append(Block(attention, mlp, norms))
+    config.whole("max_position_embeddings", default=8192)
+    return Spec(
+        family="modernbert",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=tuple(blocks),
+        embedding=Embedding(norm=norm),
+        final_norm=norm,
+    )
+
+
+FAMILY = Family("modernbert", spec, NAMES)

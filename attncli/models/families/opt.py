@@ -1,0 +1,72 @@
+"""OPT: learned positions that start at row 2; the 350m model is post-norm with a narrower token table. Source: Zhang et al., 2022."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Causal
+from attncli.attention.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Names
+from attncli.models.words import ACTIVATIONS
+
+POST = {"attn.sum": "self_attn_layer_norm", "mlp.sum": "final_layer_norm"}
+
+NAMES = Names(
+    layer="decoder.layers.{layer}.",
+    inside={
+        "attn.in": "self_attn_layer_norm",
+        "attn.q": "self_attn.q_proj",
+        "attn.k": "self_attn.k_proj",
+        "attn.v": "self_attn.v_proj",
+        "attn.o": "self_attn.out_proj",
+        "mlp.in": "final_layer_norm",
+        "mlp.up": "fc1",
+        "mlp.down": "fc2",
+        **POST,
+    },
+    outside={
+        "tokens": "decoder.embed_tokens",
+        "positions": "decoder.embed_positions",
+        "embed.project": "decoder.project_in",
+        "final": "decoder.final_layer_norm",
+        "head": "lm_head",
+    },
+    prefixes=("model.",),
+    ignored=("decoder.project_out.*", "lm_head.*", "score.*", "qa_outputs.*"),
+)
+
+FIXED = {
+    "enable_bias": Fixed(True, "projections would have no bias"),
+    "layer_norm_elementwise_affine": Fixed(True, "norms would have no weights"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of an OPT."""
+    width = config.whole("hidden_size")
+    heads = config.heads(width, "num_attention_heads")
+    dim = width // heads
+    norm = Norm("layer", 1e-5)
+    before = config.flag("do_layer_norm_before", default=True)
+    places: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal()),
+        Mlp(config.whole("ffn_dim"), config.choice("activation_function", among=ACTIVATIONS, default="relu")),
+        dict.fromkeys(places, norm),
+    )
+    narrow = config.whole("word_embed_proj_dim", default=width)
+    final = before and not config.flag("_remove_final_layer_norm", default=False)
+    return Spec(
+        family="opt",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
+        embedding=Embedding(narrow, "tokens", positions="learned", position_offset=2)
+        if narrow != width
+        else Embedding(positions="learned", position_offset=2),
+        final_norm=norm if final else None,
+        max_positions=config.whole("max_position_embeddings", default=2048),
+        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+    )
+
+
+FAMILY = Family("opt", spec, NAMES, fixed=FIXED)

@@ -1,0 +1,39 @@
+"""Phi 1 to 2: attention and feed-forward in parallel under one norm, partly rotated heads. Source: Gunasekar et al., 2023."""
+
+from __future__ import annotations
+
+from attncli.attention.spec import Mlp, Norm, QkNorm, Spec
+from attncli.models.config import Config
+from attncli.models.families import llama
+from attncli.models.family import Family
+from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "attn.o": "self_attn.dense",
+        "attn.q_norm": "self_attn.q_layernorm",
+        "attn.k_norm": "self_attn.k_layernorm",
+        "mlp.up": "mlp.fc1",
+        "mlp.down": "mlp.fc2",
+    },
+    outside={"final": "final_layernorm"},
+    without=("mlp.in", "mlp.gate"),
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Phi."""
+    norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), default_partial=0.5),
+        qk_norm=QkNorm(norm) if config.flag("qk_layernorm", default=False) else None,
+        norms={"attn.in": norm},
+        mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")),
+        parallel=True,
+    )
+    return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm)
+
+
+FAMILY = Family("phi", spec, NAMES)

@@ -1,0 +1,30 @@
+"""Qwen2: Llama with biases on queries, keys and values, and optional windows in its upper layers. Source: Qwen Team, 2024."""
+
+from __future__ import annotations
+
+from attncli.attention.mask import Mask
+from attncli.attention.spec import Spec
+from attncli.models.config import Config
+from attncli.models.families import llama
+from attncli.models.family import Family
+from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.rotary import rope
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Qwen2."""
+    position = rope(config, llama.head_dim(config))
+    return llama.decoder(config, "qwen2", [llama.block(config, position=position, mask=mask) for mask in masks(config)])
+
+
+def masks(config: Config) -> list[Mask]:
+    """The mask of each layer: windows from layer `max_window_layers` on, if they are switched on."""
+    window = config.optional("sliding_window", default=4096)
+    first = config.whole("max_window_layers", default=28, least=0)
+    if not config.flag("use_sliding_window", default=False):
+        window = None
+    kinds = layer_types(config, llama.depth(config), lambda layer: window is not None and layer >= first)
+    return [causal(window if kind == LOCAL else None) for kind in kinds]
+
+
+FAMILY = Family("qwen2", spec, llama.NAMES)

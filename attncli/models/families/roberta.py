@@ -1,0 +1,27 @@
+"""RoBERTa: BERT with positions that start after the padding id, one token type. Source: Liu et al., 2019."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.attention.spec import Spec
+from attncli.models.config import Config
+from attncli.models.families import bert
+from attncli.models.family import Family
+
+NAMES = replace(bert.NAMES, prefixes=("roberta.",), ignored=(*bert.TASK_HEADS, "lm_head.*"))
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a RoBERTa; rows 0 to the padding id of its position table are never used."""
+    base = bert.spec(config)
+    unused = config.whole("pad_token_id", default=1, least=0) + 1
+    return replace(
+        base,
+        family="roberta",
+        embedding=replace(base.embedding, position_offset=unused),
+        max_positions=(base.max_positions or 0) - unused,
+    )
+
+
+FAMILY = Family("roberta", spec, NAMES, fixed=bert.FIXED)

@@ -1,0 +1,35 @@
+"""StableLM: Llama with layer norms and partly rotated heads. Source: Bellagente et al., 2024."""
+
+from __future__ import annotations
+
+from attncli.attention.spec import Norm, Place, QkNorm, Spec
+from attncli.models.config import Config
+from attncli.models.families import llama
+from attncli.models.family import Family, Stacked
+from attncli.models.rotary import rope
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "attn.q_norm": Stacked("self_attn.q_layernorm.norms.{item}"),
+        "attn.k_norm": Stacked("self_attn.k_layernorm.norms.{item}"),
+    }
+)
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a StableLM."""
+    norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
+    config.flag("use_qkv_bias", default=False)  # a bias is there where its tensor is
+    parallel = config.flag("use_parallel_residual", default=False)
+    norms: dict[Place, Norm] = {"attn.in": norm} if parallel else {"attn.in": norm, "mlp.in": norm}
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), partial=("partial_rotary_factor", "rope_pct"), default_partial=0.25),
+        qk_norm=QkNorm(norm, over="own") if config.flag("qk_layernorm", default=False) else None,
+        norms=norms,
+        parallel=parallel,
+    )
+    return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm)
+
+
+FAMILY = Family("stablelm", spec, NAMES)

@@ -1,0 +1,99 @@
+"""T5: encoder-decoder with learned biases by distance, unscaled scores, root-mean-square norms. Source: Raffel et al., 2020."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.attention.mask import Causal, Everywhere
+from attncli.attention.spec import Attention, Block, Mlp, Norm, Place, RelativeBuckets, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.family import Family, Names, Shared
+from attncli.models.words import ACTIVATIONS
+
+BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"
+
+ENCODER = Names(
+    layer="encoder.block.{layer}.",
+    inside={
+        "attn.in": "layer.0.layer_norm",
+        "attn.q": "layer.0.SelfAttention.q",
+        "attn.k": "layer.0.SelfAttention.k",
+        "attn.v": "layer.0.SelfAttention.v",
+        "attn.o": "layer.0.SelfAttention.o",
+        "attn.buckets": Shared(f"encoder.{BUCKETS}"),
+        "mlp.in": "layer.1.layer_norm",
+        "mlp.gate": "layer.1.DenseReluDense.wi_0",
+        "mlp.up": "layer.1.DenseReluDense.wi_1|layer.1.DenseReluDense.wi",
+        "mlp.down": "layer.1.DenseReluDense.wo",
+    },
+    outside={"tokens": "shared|encoder.embed_tokens", "final": "encoder.final_layer_norm"},
+    ignored=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+)
+
+DECODER = replace(
+    ENCODER.with_roles(
+        {
+            "attn.buckets": Shared(f"decoder.{BUCKETS}"),
+            "cross.in": "layer.1.layer_norm",
+            "cross.q": "layer.1.EncDecAttention.q",
+            "cross.k": "layer.1.EncDecAttention.k",
+            "cross.v": "layer.1.EncDecAttention.v",
+            "cross.o": "layer.1.EncDecAttention.o",
+            "mlp.in": "layer.2.layer_norm",
+            "mlp.gate": "layer.2.DenseReluDense.wi_0",
+            "mlp.up": "layer.2.DenseReluDense.wi_1|layer.2.DenseReluDense.wi",
+            "mlp.down": "layer.2.DenseReluDense.wo",
+        },
+        outside={"tokens": "shared|decoder.embed_tokens", "final": "decoder.final_layer_norm"},
+    ),
+    layer="decoder.block.{layer}.",
+    # early files hold a bias here that the model never used
+    ignored=(*ENCODER.ignored, "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
+)
+
+FIXED = {
+    "is_decoder": Fixed(False, "the file would hold one side"),
+    "is_encoder_decoder": Fixed(True, "the file would hold one side"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a T5: the encoder, with the decoder inside."""
+    for derived in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
+        config.get(derived)  # these follow from what is read here, or are about logits
+    width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
+    norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
+    mlp = _mlp(config)
+    layers = config.whole("num_layers", most=MOST_LAYERS)
+    norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
+    start = config.whole("decoder_start_token_id", "pad_token_id", default=0, least=0)
+
+    def attention(*, looks_back: bool) -> Attention:
+        buckets = RelativeBuckets(
+            config.whole("relative_attention_num_buckets", default=32, least=4),
+            config.whole("relative_attention_max_distance", default=128),
+            bidirectional=not looks_back,
+        )
+        return Attention(heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets)
+
+    cross = Attention(heads, heads, dim, dim, scale=1.0)
+    encoder = Spec(
+        family="t5",
+        d_model=width,
+        vocabulary=config.whole("vocab_size"),
+        blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
+        final_norm=norm,
+    )
+    block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
+    decoder = replace(encoder, blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS), start=start)
+    return replace(encoder, decoder=decoder)
+
+
+def _mlp(config: Config) -> Mlp:
+    """`feed_forward_proj` is an activation or gated-activation; gated-gelu means the approximation by tanh."""
+    words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
+    told = config.get("feed_forward_proj") or "relu"
+    return Mlp(config.whole("d_ff"), config.choice("feed_forward_proj", among=words, default="relu"), gated=str(told).startswith("gated-"))
+
+
+FAMILY = Family("t5", spec, ENCODER, DECODER, FIXED)

@@ -1,0 +1,30 @@
+"""Layers that look everywhere and layers that look nearby, as configs list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attncli.attention.mask import Causal, Mask, Window
+from attncli.models.config import Config
+
+LOCAL = "sliding_attention"
+GLOBAL = "full_attention"
+
+
+def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> list[str]:
+    """The type of each layer: what `layer_types` says, else what the function `local` of its index says.
+
+    Raises UnsupportedError for a type other than full and sliding attention.
+    """
+    told = config.many("layer_types", kind=str, count=count)
+    if told is None:
+        return [LOCAL if local(layer) else GLOBAL for layer in range(count)]
+    for kind in told:
+        if kind not in (LOCAL, GLOBAL):
+            raise config.refuse("layer_types", f"{GLOBAL} and {LOCAL}, found {kind!r}")
+    return told
+
+
+def causal(window: int | None) -> Mask:
+    """A decoder's mask; a window of W keys counts the query's own."""
+    return Causal() if window is None else Window(window - 1, 0)
