@@ -98,7 +98,9 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
     weights = [_matrix(part["weights"]) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
     common = [found[np.ix_(at, at)] for found, at in zip(weights, places, strict=True)]
-    outside = [np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None) for found, cut, at in zip(weights, common, places, strict=True)]
+    outside = [
+        np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None) for found, cut, at in zip(weights, common, places, strict=True)
+    ]
     difference = common[1] - common[0]
     at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
     filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]

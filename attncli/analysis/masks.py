@@ -96,7 +96,9 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     if not 0 <= head < spec.heads:
         raise InputError(f"there is no head {head}", expected=f"0 to {spec.heads - 1} ({spec.heads} heads, counted from 0)")
     j = np.arange(-reach, reach + 1)
-    values = np.asarray(model.backend.numpy(added(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))), np.float64)
+    values = np.asarray(
+        model.backend.numpy(added(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))), np.float64
+    )
     slope = float(alibi_slopes(spec.heads)[head]) if isinstance(spec.position, Alibi) else None
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
 
@@ -150,5 +152,3 @@ def check_n(n: int) -> None:
     """Raise InputError for a number of positions that no mask has."""
     if n < 1:
         raise InputError(f"-n is {n}", expected="at least 1 position")
-
-

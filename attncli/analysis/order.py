@@ -38,9 +38,7 @@ def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
     order = []
     for token in other:
         if not places[token.text]:
-            raise InputError(
-                f"the second text has {token.text!r} more often than the first", expected="the same tokens in another order"
-            )
+            raise InputError(f"the second text has {token.text!r} more often than the first", expected="the same tokens in another order")
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
         left = next(token for token in tokens if token.index not in order)
@@ -75,7 +73,15 @@ def order_document(models: Iterable[Model], text: str, tokens: Sequence[Token], 
                 "per_token": difference[np.argsort(order)],
             }
         )
-    return document | {"topic": "order", "layer": layer, "order": list(order), "moved": token_rows(moved), "rows": rows, "warnings": []}
+    return document | {
+        "topic": "order",
+        "layer": layer,
+        "order": list(order),
+        "reversed": list(order) == list(range(len(tokens)))[::-1],
+        "moved": token_rows(moved),
+        "rows": rows,
+        "warnings": [],
+    }
 
 
 def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:

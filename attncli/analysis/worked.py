@@ -78,7 +78,9 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{piece!r} is no finite number", expected="numbers, such as 2.0 1.0 0.1", hint="attn explain softmax 2.0 1.0 0.1")
+            raise InputError(
+                f"{piece!r} is no finite number", expected="numbers, such as 2.0 1.0 0.1", hint="attn explain softmax 2.0 1.0 0.1"
+            )
         found.append(value)
     if not found:
         raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")

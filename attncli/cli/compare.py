@@ -76,7 +76,9 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"this is not JSON at line {error.lineno}, column {error.colno}", where=str(path), expected="attn.run/1") from error
+        raise InputError(
+            f"this is not JSON at line {error.lineno}, column {error.colno}", where=str(path), expected="attn.run/1"
+        ) from error
     if not isinstance(found, dict) or found.get("schema") != "attn.run/1":
         told = found.get("schema") if isinstance(found, dict) else type(found).__name__
         raise InputError(f"this is {told!r}", where=str(path), expected="attn.run/1, as attn run --json writes it")

@@ -34,7 +34,9 @@ def _line(row: Line, top: int) -> str:
         front, back, bold, underlined = _style(style)
         x = MARGIN + at * WIDE
         if back and size:
-            out.append(f'<rect x="{x:.1f}" y="{top}" width="{size * WIDE:.1f}" height="{TALL}" fill="{back}" shape-rendering="crispEdges"/>')
+            out.append(
+                f'<rect x="{x:.1f}" y="{top}" width="{size * WIDE:.1f}" height="{TALL}" fill="{back}" shape-rendering="crispEdges"/>'
+            )
         if text.strip(" "):
             lead = len(text) - len(text.lstrip(" "))
             shown = text.strip(" ")

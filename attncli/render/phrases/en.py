@@ -84,6 +84,7 @@ PHRASES = {
     "order.same": "equal (float rounding)",
     "order.differs": "differs",
     "order.said": "Without a position encoding or a mask, permuting the tokens permutes the outputs and changes nothing else.",
+    "order.alibi": "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; any other order it does see.",
     "order.position": "position",
     "order.mask": "mask",
     "order.greatest": "max |difference|",

@@ -79,6 +79,7 @@ PHRASES = {
     "order.same": "相等（浮点舍入）",
     "order.differs": "不同",
     "order.said": "没有位置编码和掩码时，打乱词序只会使输出随之换位，别无变化。",
+    "order.alibi": "倒读时所有距离 |i − j| 不变，而对称的 ALiBi 只看距离；换成别的顺序它就能看出来。",
     "order.position": "位置编码",
     "order.mask": "掩码",
     "order.greatest": "最大差 |Δ|",

@@ -17,6 +17,11 @@ MODULES = {
     "attn.tensors/1": "tensors",
     "attn.models/1": "models",
     "attn.model/1": "model",
+    "attn.explain/1": "explain",
+    "attn.mask/1": "mask",
+    "attn.cross/1": "cross",
+    "attn.compare/1": "compare",
+    "attn.cost/1": "cost",
     "attn.error": "error",
 }
 """The module in this folder that describes each document."""

@@ -52,11 +52,22 @@ def _sides(document: Document, view: View) -> Lines:
     for letter in "ab":
         side = document[letter]
         model, attention = side["model"], side["attention"]
-        told = [safe(model["source"], ascii=view.ascii), f"seed {model['seed']}" if model["source"] in ("seeded", "random") else "", safe(model["name"] or "", ascii=view.ascii)]
-        told += [f"scale {attention['scale']:.6g}" if attention["scale"] is not None else "", f"mask {safe(attention['mask'], ascii=view.ascii)}"]
+        told = [
+            safe(model["source"], ascii=view.ascii),
+            f"seed {model['seed']}" if model["source"] in ("seeded", "random") else "",
+            safe(model["name"] or "", ascii=view.ascii),
+        ]
+        told += [
+            f"scale {attention['scale']:.6g}" if attention["scale"] is not None else "",
+            f"mask {safe(attention['mask'], ascii=view.ascii)}",
+        ]
         told += [f"position {safe(attention['position'], ascii=view.ascii)}", f"{attention['backend']} {attention['dtype']}"]
         text = cut(safe(side["text"], ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
-        blocks += [line((letter.upper(), "bold"), "  ", (safe(side["name"], ascii=view.ascii), "bold")), fact("text", [text], view), fact("ran", told, view)]
+        blocks += [
+            line((letter.upper(), "bold"), "  ", (safe(side["name"], ascii=view.ascii), "bold")),
+            fact("text", [text], view),
+            fact("ran", told, view),
+        ]
     differs = ", ".join(document["differs"]) or "nothing in what was asked"
     blocks.append(fact("differs in", [differs], view))
     blocks += _aligned(document, view)
@@ -156,7 +167,12 @@ def _maps(document: Document, view: View) -> Lines:
         size = max(len(head["weights_a"]), 1)
         wide = min(2 * size, slot)
         drawn = [
-            stack((line((cut(name, slot, ascii=view.ascii), "bold")), heatmap(head[key], view, max_width=wide, max_height=size, scale=scale, low=low, high=high)))
+            stack(
+                (
+                    line((cut(name, slot, ascii=view.ascii), "bold")),
+                    heatmap(head[key], view, max_width=wide, max_height=size, scale=scale, low=low, high=high),
+                )
+            )
             for name, key, scale, low, high in (
                 (f"A {pair}" if len(shown) > 1 else "A", "weights_a", "", 0.0, _most(head)),
                 ("B", "weights_b", "", 0.0, _most(head)),

@@ -50,7 +50,13 @@ def cost_rows(document: Document) -> Iterable[list[object]]:
 
 
 def _title(document: Document, view: View) -> Lines:
-    facts = [f"d_model {document['d_model']}", f"heads {document['heads']}", f"d_k {document['d_k']}", f"d_v {document['d_v']}", document["dtype"]]
+    facts = [
+        f"d_model {document['d_model']}",
+        f"heads {document['heads']}",
+        f"d_k {document['d_k']}",
+        f"d_v {document['d_v']}",
+        document["dtype"],
+    ]
     title = say(view, "cost.title", f"{document['n']:,}")
     return stack((heading(title, " · ".join(facts), view), remark(say(view, "cost.says", _count(document["projections"])), view)))
 
@@ -71,7 +77,9 @@ def _variants(document: Document, view: View) -> Lines:
         for variant in document["variants"]
     ]
     columns = [say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")]
-    body = table(columns, rows, view, align=["left", *["right"] * 5, "left"], title=say(view, "cost.variants"), note=say(view, "cost.variants.note"))
+    body = table(
+        columns, rows, view, align=["left", *["right"] * 5, "left"], title=say(view, "cost.variants"), note=say(view, "cost.variants.note")
+    )
     return stack((body, remark(say(view, "cost.path"), view)))
 
 
@@ -98,7 +106,9 @@ def _memory(document: Document, view: View) -> Lines:
     ]
     columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]
     title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document["rows"])
-    return stack((table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note), remark(say(view, "cost.memory.rnn"), view)))
+    return stack(
+        (table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note), remark(say(view, "cost.memory.rnn"), view))
+    )
 
 
 def _growth(document: Document, view: View) -> Lines:
@@ -129,10 +139,26 @@ def _layers(document: Document, view: View) -> Lines:
         rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer)])
         first = at + 1
     total = document["total"]
-    rows.append([say(view, "cost.total"), "", _count(total["multiply_adds"]), _count(total["projections"]), _bytes(total["score_bytes"]), _bytes(total["cache_bytes"])])
+    rows.append(
+        [
+            say(view, "cost.total"),
+            "",
+            _count(total["multiply_adds"]),
+            _count(total["projections"]),
+            _bytes(total["score_bytes"]),
+            _bytes(total["cache_bytes"]),
+        ]
+    )
     columns = [say(view, f"cost.column.{name}") for name in ("layers", "mask", "work", "projections", "dense", "cache")]
     name = document["model"]["name"] or document["model"]["source"]
-    body = table(columns, rows, view, align=["left", "left", *["right"] * 4], title=say(view, "cost.layers", name), note=say(view, "cost.layers.note"))
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", *["right"] * 4],
+        title=say(view, "cost.layers", name),
+        note=say(view, "cost.layers.note"),
+    )
     return stack((body, remark(say(view, "cost.layers.total"), view)))
 
 
@@ -155,7 +181,14 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
         for row in measured
     ]
     columns = [say(view, f"cost.column.{name}") for name in ("backend", "variant", "time", "measured", "computed")] + [""]
-    body = table(columns, rows, view, align=["left", "left", "right", "right", "right", "left"], title=say(view, "cost.measured"), note=say(view, "cost.measured.note"))
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", "right", "right", "right", "left"],
+        title=say(view, "cost.measured"),
+        note=say(view, "cost.measured.note"),
+    )
     return stack((body, remark(say(view, "cost.measured.says"), view)))
 
 

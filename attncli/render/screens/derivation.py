@@ -14,7 +14,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.ledger import ledger
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.links import bar
-from attncli.render.matrix import matrix
+from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
@@ -143,7 +143,11 @@ class Derivation:
         if step["highest"] is None:
             return stack((heading(title, note, view), remark(say(view, "empty"), view)))
         raised = np.asarray(step["exponentials"], np.float64)
-        exponentials = [*raised[self.shown], *([raised[self.rest].sum()] if self.rest else []), *([step["sink"]] if step["sink"] is not None else [])]
+        exponentials = [
+            *raised[self.shown],
+            *([raised[self.rest].sum()] if self.rest else []),
+            *([step["sink"]] if step["sink"] is not None else []),
+        ]
         shares = [value / step["sum"] for value in exponentials]
         # two columns that must add up, each with as many digits as that takes
         exp_digits = adding_digits([(list(map(float, exponentials)), float(step["sum"]))], view.precision)
@@ -171,9 +175,19 @@ class Derivation:
         ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
         total = [say(view, "sum"), "", "", self._number(step["sum"]) + ends[0], self._number(1.0) + ends[1], ""]
         strong = int(np.argmax(shares[: len(self.shown)]))
-        body = ledger(columns[: 6 if room else 5], [row[: 6 if room else 5] for row in rows], total[: 6 if room else 5], view, title=title, note=note, strong=strong)
+        body = ledger(
+            columns[: 6 if room else 5],
+            [row[: 6 if room else 5] for row in rows],
+            total[: 6 if room else 5],
+            view,
+            title=title,
+            note=note,
+            strong=strong,
+        )
         sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
-        return stack((_bars_left(body), remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out()))
+        return stack(
+            (_bars_left(body), remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out())
+        )
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
@@ -189,7 +203,13 @@ class Derivation:
         rows = [[self.key(at), self._number(self.weights[at]), *(f"{value:.{digits}f}" for value in terms[at, :dims])] for at in self.shown]
         if self.rest:
             left = terms[self.rest].sum(axis=0)[:dims]
-            rows.append([say(view, "others", len(self.rest)), self._number(self.weights[self.rest].sum()), *(f"{value:.{digits}f}" for value in left)])
+            rows.append(
+                [
+                    say(view, "others", len(self.rest)),
+                    self._number(self.weights[self.rest].sum()),
+                    *(f"{value:.{digits}f}" for value in left),
+                ]
+            )
         total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
         title, note = say(view, "output", self.query), say(view, "output.note")
         more = f"dimensions 0–{dims - 1} of {len(output)} shown; --full shows all" if dims < len(output) else ""
@@ -207,7 +227,7 @@ class Derivation:
         blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
         for name in ("scores", "weights"):
             title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
-            blocks.append(matrix(found[name], rows, self.names, close, title=title, note=note))
+            blocks.append(matrix(visible(found[name], found["scores"]), rows, self.names, close, title=title, note=note))
         blocks.append(vectors(found["output"], rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note")))
         return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document['agreement']:.1e}"), view)))
 
@@ -218,18 +238,22 @@ class Derivation:
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
     def _left_out(self) -> Lines:
-        said = f"the {len(self.shown)} keys with the largest weights of {len(self.names)} shown; --top N or --full shows more" if self.rest else ""
+        said = (
+            f"the {len(self.shown)} keys with the largest weights of {len(self.names)} shown; --top N or --full shows more"
+            if self.rest
+            else ""
+        )
         return remark(said, self.view)
 
 
-def _bars_left(block: Lines) -> Lines:
+def _bars_left(block: Lines, view: View) -> Lines:
     """The last column with its blanks on the right: bars start at one edge."""
     lines = []
     for row in block.rows:
         if len(row) > 1 and row[-1][0].strip(" ") and set(row[-1][0].strip(" ")) <= set("█▏▎▍▌▋▊▉#"):
             text, style = row[-1]
             bare = text.lstrip(" ")
-            row = (*row[:-1], (bare + " " * (cells(text) - cells(bare)), "cyan" if style else style))
+            row = (*row[:-1], (bare + " " * (cells(text) - cells(bare)), "cyan" if view.color else ""))
         lines.append(row)
     return Lines(tuple(lines))
 

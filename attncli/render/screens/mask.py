@@ -33,7 +33,9 @@ def mask_screen(document: Document, view: View) -> Lines:
     masks, combined = document["masks"], document["combined"]
     blocks = [_title(document, view)]
     if "masks" in wanted:
-        blocks.append(_gallery(document, view) if document["gallery"] else _drawn(masks, view) if combined is None else _several(masks, view))
+        blocks.append(
+            _gallery(document, view) if document["gallery"] else _drawn(masks, view) if combined is None else _several(masks, view)
+        )
     if combined is not None and "combined" in wanted:
         blocks.append(_drawn([combined], view, title=say(view, "mask.combined")))
     if "counts" in wanted and not document["gallery"] and combined is not None:
@@ -135,13 +137,24 @@ def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
         for part in parts
     ]
     columns = [say(view, f"mask.column.{name}") for name in ("mask", "pairs", "share", "least", "mean", "most", "empty")]
-    return table(columns, rows, view, align=["left", *["right"] * 6], title=say(view, "mask.counts"), note=say(view, "mask.counts.note", f"{n * n:,}"))
+    return table(
+        columns,
+        rows,
+        view,
+        align=["left", *["right"] * 6],
+        title=say(view, "mask.counts"),
+        note=say(view, "mask.counts.note", f"{n * n:,}"),
+    )
 
 
 def _bias(bias: Document, view: View) -> Lines:
     """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
     title = say(view, "bias.title", bias["name"], bias["head"], bias["heads"])
-    note = say(view, "bias.slope", brief(bias["slope"])) if bias["slope"] is not None else say(view, "bias.buckets" if bias["buckets"] else "bias.learned")
+    note = (
+        say(view, "bias.slope", brief(bias["slope"]))
+        if bias["slope"] is not None
+        else say(view, "bias.buckets" if bias["buckets"] else "bias.learned")
+    )
     digits = 0 if bias["buckets"] else view.precision
     found = bias["by_distance"]
     head, body = [say(view, "bias.distance")], [say(view, "bias.value")]

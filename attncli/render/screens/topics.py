@@ -81,7 +81,12 @@ def scaling_screen(document: Document, view: View) -> Lines:
     head = ["", say(view, "largest"), say(view, "entropy"), say(view, "gradient"), ""]
     note = say(view, "scaling.softmax.note", document["queries"])
     softmax = table(
-        head, shown, view, align=["left", "right", "right", "right", "left"], title=say(view, "scaling.softmax", document["keys"]), note=note
+        head,
+        shown,
+        view,
+        align=["left", "right", "right", "right", "left"],
+        title=say(view, "scaling.softmax", document["keys"]),
+        note=note,
     )
     peaked = document["softmax"][0]["gradient"] < document["softmax"][1]["gradient"]
     said = say(view, "scaling.saturates" if peaked else "scaling.small")
@@ -103,7 +108,10 @@ def matrix_softmax_screen(document: Document, view: View) -> Lines:
     rows = matrix(document["rows"], texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note"))
     whole = matrix(document["whole"], texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note"))
     digits = adding_digits([(sums, sum(sums))], view.precision)
-    cells = [[f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}", _fixed(1.0, view), _fixed(sums[at], view, digits)] for at, text in enumerate(texts)]
+    cells = [
+        [f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}", _fixed(1.0, view), _fixed(sums[at], view, digits)]
+        for at, text in enumerate(texts)
+    ]
     total = [say(view, "sum"), _fixed(float(len(texts)), view), _fixed(sum(sums), view) + " " * (digits - view.precision)]
     ledgered = ledger(["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum"))
     said = remark(say(view, "matrix.said", _fixed(min(sums), view), _fixed(max(sums), view)), view)
@@ -116,7 +124,8 @@ def order_screen(document: Document, view: View) -> Lines:
     gap = " " if not all(len(text) == 1 for text in texts) else ""
     after = [texts[at] for at in document["order"]]
     lines = [
-        fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view) for name, words in (("order.from", texts), ("order.to", after))
+        fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
+        for name, words in (("order.from", texts), ("order.to", after))
     ]
     columns = [say(view, f"order.{name}") for name in ("position", "mask", "greatest", "where", "verdict")]
     rows = [
@@ -130,14 +139,20 @@ def order_screen(document: Document, view: View) -> Lines:
         for row in document["rows"]
     ]
     body = table(columns, rows, view, align=["left", "left", "right"], title=say(view, "order"), note=say(view, "order.note"))
-    plain = any(row["equal"] for row in document["rows"])
-    return spaced((header(document, view), stack(lines), stack((body, remark(say(view, "order.said") if plain else "", view)))))
+    equal = {(row["position"], row["mask"]) for row in document["rows"] if row["equal"]}
+    told = [say(view, "order.said")] if ("none", "none") in equal else []
+    told += [say(view, "order.alibi")] if ("alibi", "none") in equal and document["reversed"] else []
+    return spaced((header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told)))))
 
 
 def metric_screen(document: Document, view: View) -> Lines:
     """What a metric means, and its value for the example matrix and for uniform attention."""
     fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
-    parts = [fact(say(view, f"metric.{name}"), wrap(spell(document[name], ascii=view.ascii), view.width - 12), view) for name in fields if document[name]]
+    parts = [
+        fact(say(view, f"metric.{name}"), wrap(spell(document[name], ascii=view.ascii), view.width - 12), view)
+        for name in fields
+        if document[name]
+    ]
     example = document["example"]
     texts = [str(at) for at in range(len(example["weights"]))]
     seen = [[weight if key <= query else None for key, weight in enumerate(row)] for query, row in enumerate(example["weights"])]

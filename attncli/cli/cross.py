@@ -1,0 +1,94 @@
+"""`attn cross`: queries from one text, keys and values from another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import answer, picture, request
+from attncli.cli.options import (
+    OUTPUT,
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.crossing import Texts
+    from attncli.models.model import Model
+
+
+def cross(
+    ctx: typer.Context,
+    query_text: Annotated[str, typer.Argument(help="The text that asks; - for standard input.", show_default=False)],
+    key_text: Annotated[str, typer.Argument(help="The text that is looked at; - for standard input.", show_default=False)],
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    value_text: Annotated[
+        str | None, option("--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT")
+    ] = None,
+    tokenizer: Annotated[str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT)] = None,
+    all_links: Annotated[bool, option("--all-links", help="Also links to special tokens.", panel=OUTPUT)] = False,
+) -> None:
+    """Cross-attention: the tokens of one text look at those of another.
+
+    attn cross "the black cat" "le chat noir dort"
+
+    attn cross --model FOLDER "Das Haus ist klein" "The house is small"   (an encoder-decoder: t5, bart, marian)
+    """
+    from attncli.analysis.crossing import cross_document, cross_numbers
+    from attncli.render.records import estimate_bytes
+    from attncli.render.screens.cross import PARTS, cross_rows, cross_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    if model.embeddings is not None:
+        raise UsageError("--embeddings belongs to one text, and cross-attention has two", expected="attn tensors, for arrays of your own")
+    if query_text == key_text == "-":
+        raise UsageError("both texts are -, and standard input is one text", expected="- once")
+    loaded = request.model(environment, model, attention, compute, tokenizer=tokenizer)
+    texts = _texts(environment, loaded, query_text, key_text, value_text)
+    decoder = loaded.spec.decoder or loaded.spec
+    first = decoder.blocks[0].cross or decoder.blocks[0].attention
+    layers = request.numbers(model.layer, "layer", len(decoder.blocks))
+    heads = request.numbers(model.head, "head", first.heads)
+    answer.refuse_over(
+        estimate_bytes(cross_numbers(loaded, texts, layers, heads), compute.dtype), output, "shorter texts, --layer or --head"
+    )
+    learned = loaded.identity.source == "checkpoint"
+    document = cross_document(loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned)
+    picture.give([document], cross_screen, cross_rows, output, environment, how)
+
+
+def _texts(environment: Environment, model: Model, query: str, key: str, value: str | None) -> Texts:
+    from attncli.analysis.crossing import Texts
+    from attncli.errors import UnsupportedError
+
+    found = [request.one_text(environment, TextOptions(text=text)).text for text in (query, key)]
+    if model.identity.source != "checkpoint":
+        values = None if value is None else model.encode(value)
+        return Texts(found[0], found[1], model.encode(found[0]), model.encode(found[1]), value, values)
+    if value is not None:
+        raise UsageError("--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text")
+    if model.spec.decoder is None:
+        raise UnsupportedError(
+            f"{model.identity.family} models have no cross-attention",
+            expected="an encoder-decoder: t5, bart or marian",
+            hint="attn models list",
+        )
+    keys = model.encode(found[1])
+    return Texts(found[0], found[1], model.decoder(keys).encode(found[0]), keys)
+
+
+app = command_app(cross)

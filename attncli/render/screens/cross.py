@@ -1,0 +1,136 @@
+"""The screen of `attn.cross/1`: both texts, alignment, rectangular maps and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.links import bar, links
+from attncli.render.maps import Map, side_by_side
+from attncli.render.matrix import matrix, visible
+from attncli.render.safe import cut, label
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.run import shapes_part
+from attncli.render.tables import table
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links")
+"""Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+
+
+def cross_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the view is full."""
+    heads = [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
+    blocks = []
+    for part in PARTS:
+        if part in view.show if view.show is not None else part != "maps" or len(heads) > 1:
+            blocks.append(_part(part, document, heads, view))
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def cross_rows(document: Document) -> Iterable[list[object]]:
+    """One line per layer, head, query and key, for `--plain`."""
+    yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
+    for layer in document["layers"]:
+        for head in layer["heads"]:
+            for query, row in enumerate(head["weights"]):
+                for key, weight in enumerate(row):
+                    texts = [
+                        document[side][at]["text"] if at < len(document[side]) else None for side, at in (("queries", query), ("keys", key))
+                    ]
+                    yield [layer["layer"], head["head"], query, texts[0], key, texts[1], None if weight is None else float(weight)]
+
+
+def _part(part: str, document: Document, heads: list[tuple[int, Document]], view: View) -> Lines:
+    queries, keys = _names(document)
+    several = len({layer for layer, _ in heads}) > 1
+    match part:
+        case "header":
+            text = f"{document['query_text']} → {document['key_text']}"
+            return header({**document, "text": text}, view)
+        case "tokens":
+            asked = stack((heading("queries", "", view), tokens_part(document["queries"], view)))
+            return spaced((asked, stack((heading("keys and values", _values(document), view), tokens_part(document["keys"], view)))))
+        case "shapes":
+            return shapes_part(document["shapes"], view)
+        case "maps":
+            maps = [
+                Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", visible(head["weights"], head["scores"]))
+                for layer, head in heads
+            ]
+            return stack((heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view)))
+        case "alignment":
+            return _alignment(document, len(heads), view)
+        case "links":
+            note = "weight of a key in its query's row; bars from 0 to 1"
+            return links(document["links"], queries, view, keys=keys, title="strongest links", note=note)
+        case _:
+            return _tables(part, heads, queries, keys, view)
+
+
+def _names(document: Document) -> tuple[list[str], list[str]]:
+    """Texts of queries and keys; learned keys come after the tokens."""
+    queries, keys = ([token["text"] for token in document[side]] for side in ("queries", "keys"))
+    heads = [head for layer in document["layers"] for head in layer["heads"]]
+    wide = len(heads[0]["weights"][0]) if heads and len(heads[0]["weights"]) else len(keys)
+    return queries, keys + [f"bias_k {at}" for at in range(wide - len(keys))]
+
+
+def _values(document: Document) -> str:
+    return f"values from: {document['value_text']}" if document["value_text"] is not None else ""
+
+
+def _alignment(document: Document, heads: int, view: View) -> Lines:
+    """For each query the key that it looks at most."""
+    queries, keys = _names(document)
+    most = max((one["weight"] for one in document["alignment"]), default=1.0) or 1.0
+    room = max(min(view.width - 48, 24), 0)
+    rows = []
+    for one in document["alignment"]:
+        query = f"{one['query']} {cut(label(queries[one['query']], ascii=view.ascii), 16, ascii=view.ascii)}"
+        if one["key"] is None:
+            rows.append([query, "", "(sees nothing)", "", ""])
+            continue
+        key = f"{one['key']} {cut(label(keys[one['key']], ascii=view.ascii), 16, ascii=view.ascii)}"
+        rows.append(
+            [
+                query,
+                spell("→", ascii=view.ascii),
+                key,
+                f"{one['weight']:.{view.precision}f}",
+                bar(one["weight"] / most, room, ascii=view.ascii),
+            ]
+        )
+    note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}"
+    return table(
+        ["query", "", "best key", "weight", ""], rows, view, align=["left", "left", "left", "right", "left"], title="alignment", note=note
+    )
+
+
+def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], keys: list[str], view: View) -> Lines:
+    shown = heads if view.full else heads[:1]
+    blocks = []
+    for layer, head in shown:
+        place = f"layer {layer} head {head['head']}"
+        match part:
+            case "scores":
+                note = f"{place} · what enters the softmax; rows: queries, columns: keys"
+                blocks.append(matrix(head["scores"], queries, keys, view, title="scores", note=note))
+            case "weights":
+                note = f"{place} · softmax of each row; rows: queries, columns: keys"
+                blocks.append(matrix(visible(head["weights"], head["scores"]), queries, keys, view, title="weights", note=note))
+            case _:
+                blocks.append(vectors(head["output"], queries, view, title="output of the head", note=f"{place} · one vector per query"))
+    left = len(heads) - len(shown)
+    told = (
+        f"{left} other head{'s' if left > 1 else ''} not shown in full; --layer L --head H chooses, --full shows all"
+        if left and part == "weights"
+        else ""
+    )
+    return stack((spaced(blocks), remark(told, view)))
