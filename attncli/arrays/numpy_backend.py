@@ -68,7 +68,16 @@ def erf(x: NDArray) -> NDArray:
 
 
 def _ratio(x: NDArray, above: Sequence[float], below: Sequence[float]) -> NDArray:
-    return np.polynomial.polynomial.polyval(x, above) / np.polynomial.polynomial.polyval(x, below)
+    return _horner(x, above) / _horner(x, below)
+
+
+def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
+    """Σ c_k·x^k. `numpy.polynomial` would do, but importing it takes longer than a whole MiniLM run's activations."""
+    found = np.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        found *= x
+        found += coefficient
+    return found
 
 
 class NumpyBackend:
@@ -141,6 +150,9 @@ class NumpyBackend:
     def hide(self, array: NDArray, seen: NDArray) -> NDArray:
         np.copyto(array, -np.inf, where=~seen)
         return array
+
+    def at_least(self, array: NDArray, least: float) -> NDArray:
+        return np.maximum(array, array.dtype.type(least))
 
     def exp_over(self, array: NDArray) -> NDArray:
         return np.exp(array, out=array)
