@@ -50,14 +50,19 @@ def run(command: list[str]) -> tuple[float, float, bytes]:
 
 def main(runs: int) -> None:
     """Compare the answers, then time both in turn and print medians and ratios."""
-    from attncli.models.aliases import resolve
+    from attncli.models.aliases import locate
 
-    folder = str(resolve("minilm").folder)
-    commands = {"attn": [ATTN, "run", "--model", "minilm", SENTENCE, "--json"], "transformers": [sys.executable, "-c", PEER, folder, SENTENCE]}
+    folder = str(locate("minilm").folder)
+    commands = {
+        "attn": [ATTN, "run", "--model", "minilm", SENTENCE, "--json"],
+        "transformers": [sys.executable, "-c", PEER, folder, SENTENCE],
+    }
     ours = json.loads(run(commands["attn"])[2])
     theirs = json.loads(run(commands["transformers"])[2])
     difference = max(
-        float(np.abs(np.subtract(head["weights"], theirs[layer["layer"]][head["head"]])).max()) for layer in ours["layers"] for head in layer["heads"]
+        float(np.abs(np.subtract(head["weights"], theirs[layer["layer"]][head["head"]])).max())
+        for layer in ours["layers"]
+        for head in layer["heads"]
     )
     print(f"max |difference| of all {sum(len(layer['heads']) for layer in ours['layers'])} heads' weights: {difference:.1e}")
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
