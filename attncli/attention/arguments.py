@@ -32,7 +32,7 @@ def checked(
     """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean."""
     backend = backend_of(q, k, v)
     _check_types(q, k, v)
-    q, k, v = backend.array(q), backend.array(k), backend.array(v)
+    q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))
     _check_shapes(q, k, v)
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
     full = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
