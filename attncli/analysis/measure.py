@@ -66,20 +66,18 @@ class Tally:
 
     def _summed(self, rows: Rows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
         """Σ value, Σ weight and the number of rows used of each metric, [metric, head or 1]."""
-        sums, norms, counts = [], [], []
-        for metric in self._metrics:
+        heads = rows.heads
+        sums, norms = np.zeros((2, len(self._metrics), heads))
+        counts = np.zeros((len(self._metrics), heads), np.int64)
+        for at, metric in enumerate(self._metrics):
             if not _answerable(metric, self.about):
-                sums.append(np.zeros(1))
-                norms.append(np.zeros(1))
-                counts.append(np.zeros(1, np.int64))
                 continue
             found = metric.of(rows)
             used = found.used if real is None else found.used & real
-            sums.append(_sum(found.value, used))
-            norms.append(used.sum(-1) if found.weight is None else _sum(found.weight, used))
-            counts.append(used.sum(-1))
-        heads = max(map(len, sums), default=1)
-        return tuple(np.stack([np.broadcast_to(each, heads) for each in part]) for part in (sums, norms, counts))  # type: ignore[return-value]
+            counts[at] = used.sum(-1)
+            sums[at] = _sum(found.value, used)
+            norms[at] = counts[at] if found.weight is None else _sum(found.weight, used)
+        return sums, norms, counts
 
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
         """The metrics by name. shape: of the heads, None for one axis."""
@@ -91,7 +89,7 @@ class Tally:
 
 
 def _sum(values: Floats, used: Bools) -> Floats:
-    return np.where(used, values, 0.0).sum(-1)
+    return (values if used.all() else np.where(used, values, 0.0)).sum(-1)
 
 
 def known(name: str) -> Metric:

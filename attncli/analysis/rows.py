@@ -39,6 +39,10 @@ class Rows(Protocol):
     about: About
 
     @property
+    def heads(self) -> int:
+        """How many heads the answers have; 1 where they hold for all."""
+
+    @property
     def total(self) -> Floats:
         """Σ_j A_ij."""
 
@@ -76,13 +80,23 @@ class Rows(Protocol):
 
 
 class WeightRows:
-    """`Rows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider."""
+    """`Rows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
 
-    def __init__(self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, about: About) -> None:
+    entropy: of each row [head, row] where the attention step has told it.
+    """
+
+    def __init__(
+        self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, about: About, *, entropy: Array | None = None
+    ) -> None:
         wide = "float64" if backend.name == "numpy" else "float32"
         narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
         self.backend, self.i, self.low, self.see, self.about = backend, i, low, see, about
         self.weights = backend.cast(weights, wide) if narrow else weights
+        self._entropy = entropy
+
+    @property
+    def heads(self) -> int:
+        return self._shape[0]
 
     @cached_property
     def total(self) -> Floats:
@@ -91,7 +105,7 @@ class WeightRows:
 
     @cached_property
     def entropy(self) -> Floats:
-        return self.numpy(self.backend.entropy(self.weights))
+        return self.numpy(self.backend.entropy(self.weights) if self._entropy is None else self._entropy)
 
     @cached_property
     def peak(self) -> Floats:

@@ -20,6 +20,8 @@ from attncli.models.model import Model
 
 BLOCK = 1 << 21
 """Weights in one block: 8 MB of float32, which stays near the processor."""
+STAGES = ("weights", "entropy")
+"""What consumers need of each block."""
 FEWEST = 16
 """Query rows in a block, at least: fewer would make the products slow."""
 
@@ -51,7 +53,10 @@ def stream(
     watch = Watch(backend, consumers, about or About(), keys - rule.extra_keys, offset=offset, mask=mask_alone(rule))
     # one group of heads at a time: a block of many rows of few heads has the better products
     groups = [
-        (group * shared, row_blocks(backend, *_group(q, k, v, group, shared), _of_group(rule, group, shared, heads), rows=size))
+        (
+            group * shared,
+            row_blocks(backend, *_group(q, k, v, group, shared), _of_group(rule, group, shared, heads), rows=size, keep=STAGES),
+        )
         for group in range(k.shape[-3])
     ]
     mixed: list[list[Array]] = [[] for _ in groups]

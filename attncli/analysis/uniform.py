@@ -20,6 +20,10 @@ class UniformRows:
         self.i, self.see, self.about = i, see, about
         self.share = np.where(see.empty, 0.0, 1.0 / np.maximum(see.count, 1))
 
+    @property
+    def heads(self) -> int:
+        return self.see.count.shape[0]
+
     @cached_property
     def total(self) -> Floats:
         return (~self.see.empty).astype(np.float64)

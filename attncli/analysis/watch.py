@@ -60,12 +60,15 @@ class Watch:
             weights = weights[..., : high - block.low]
         see = self._sight(block, i, high)
         backend = self._backend
+        entropy = block.stages.get("entropy") if high == block.high else None
+        if entropy is not None and self._heads is not None:
+            entropy = entropy[list(self._heads)]
         if self._exclusion is not None:
             weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, block.low)
             left = ~self._exclusion.rows(i)[:, block.low : high]
             see = sight(left & see.shown(high), i.size, block.low, high)
-            backend = NumpyBackend("float64")
-        rows = WeightRows(backend, weights, i, block.low, see, self._about)
+            backend, entropy = NumpyBackend("float64"), None
+        rows = WeightRows(backend, weights, i, block.low, see, self._about, entropy=entropy)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)
 

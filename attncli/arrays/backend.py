@@ -77,6 +77,9 @@ class Backend(Protocol):
     def hide(self, array: Array, seen: Array) -> Array:
         """The array itself with −inf written where `seen`, which broadcasts to it, is false."""
 
+    def at_least(self, array: Array, least: float) -> Array:
+        """A new array with every entry below `least` raised to it."""
+
     def exp_over(self, array: Array) -> Array:
         """The array itself with every entry overwritten by its exponential."""
 

@@ -89,6 +89,9 @@ class TorchBackend:
     def hide(self, array: Tensor, seen: Tensor) -> Tensor:
         return array.masked_fill_(~seen, -float("inf"))
 
+    def at_least(self, array: Tensor, least: float) -> Tensor:
+        return array.clamp_min(least)
+
     def exp_over(self, array: Tensor) -> Tensor:
         return array.exp_()
 

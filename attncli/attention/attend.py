@@ -19,6 +19,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.grouped import by_group, mix
 from attncli.attention.mask import Everywhere, Mask, shows_all, visible
 from attncli.attention.reach import span, surely
+from attncli.attention.softmax import softmax
 from attncli.attention.trace import SQUARE, AttentionTrace
 
 EVERY_STAGE = frozenset(SQUARE)
@@ -109,7 +110,8 @@ def attend_rows(
     """Attention of query rows start..stop-1.
 
     q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive
-    heads share a kv head. keep: names of the stages to return. whole: whether to compute over
+    heads share a kv head. keep: names of the stages to return, and "entropy" for that of each row
+    [..., head, rows] in nats, which is cheap here. whole: whether to compute over
     all keys even where a range of them is known to be hidden. finite: whether v is known to hold
     only finite numbers, which spares looking.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
@@ -132,7 +134,7 @@ def attend_rows(
     if rule.bias is not None:
         scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
     stages.note("biased", scores)
-    look = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
+    look: Callable[[], Array | None] = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
     edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
     if edges is not None:
         seen = None  # every row sees something, and hidden values are finite: only the edges need a look
@@ -143,12 +145,18 @@ def attend_rows(
         seen = look()
         if seen is not None:
             scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
-        look = lambda: seen
+        look = partial(_known, seen)
     stages.note("masked", scores)
-    weights, lse, empty = softmax(backend, scores, seen, rule.sinks, free=stages.free(scores))
+    weights, lse, empty, entropy = softmax(backend, scores, seen, rule.sinks, free=stages.free(scores), entropy="entropy" in keep)
     stages.note("weights", weights)
+    if entropy is not None:
+        stages.note("entropy", entropy[..., 0])
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
     return RowBlock(start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), look, empty[..., 0], lse[..., 0])
+
+
+def _known(seen: Array | None) -> Array | None:
+    return seen
 
 
 def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
@@ -223,31 +231,6 @@ def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
     """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
     rows = array if array.ndim < 2 or array.shape[-2] == 1 else array[..., start:stop, :]
     return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
-
-
-def softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, free: bool) -> tuple[Array, Array, Array]:
-    """Softmax over keys of scores [..., head, rows, key], its log-sum-exp and which rows see nothing, [..., head, rows, 1].
-
-    free: whether the scores may be overwritten.
-    """
-    highest = backend.max(scores, -1)
-    shape = (*scores.shape[:-1], 1)
-    empty = backend.full(shape, 0, "bool") if seen is None else backend.broadcast(~backend.any(seen, -1), shape)
-    highest = backend.where(empty, 0.0, highest)
-    if sinks is not None:
-        sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
-        highest = backend.where(sink > highest, sink, highest)
-    if free:
-        scores -= highest
-        weights = backend.exp_over(scores)
-    else:
-        weights = backend.exp(scores - highest)
-    total = backend.sum(weights, -1)
-    if sinks is not None:
-        total = total + backend.exp(sink - highest)
-    total = backend.where(empty, 1.0, total)
-    weights /= total
-    return weights, backend.where(empty, -float("inf"), highest + backend.log(total)), empty
 
 
 def attention(
