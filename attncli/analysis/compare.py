@@ -21,7 +21,7 @@ Head = tuple[int, int, Mapping[str, Any]]
 """Layer, head, and the head's part of its document."""
 
 
-def compare_document(a: Document, b: Document, *, names: tuple[str, str], top: int) -> Document:
+def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple[str, str], top: int) -> Document:
     """`attn.compare/1` for two `attn.run/1` documents. names: what the sides are called. top: how many moved weights.
 
     Heads are paired in the order in which the documents hold them. Raises InputError for texts
@@ -54,7 +54,7 @@ def compare_document(a: Document, b: Document, *, names: tuple[str, str], top: i
     }
 
 
-def _heads(document: Document) -> list[Head]:
+def _heads(document: Mapping[str, Any]) -> list[Head]:
     if document.get("schema") != "attn.run/1":
         raise InputError(f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it")
     if document.get("queries") is not None:
@@ -65,11 +65,11 @@ def _heads(document: Document) -> list[Head]:
     return found
 
 
-def _side(document: Document, name: str) -> Document:
+def _side(document: Mapping[str, Any], name: str) -> Document:
     return {"name": name, **{key: document[key] for key in ("text", "tokens", "model", "attention")}}
 
 
-def _differs(a: Document, b: Document, heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
+def _differs(a: Mapping[str, Any], b: Mapping[str, Any], heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
     """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
     found = [name for name in ("text",) if a[name] != b[name]]
     found += ["tokens"] if [t["text"] for t in a["tokens"]] != [t["text"] for t in b["tokens"]] and not found else []

@@ -13,7 +13,8 @@ from attncli.analysis.document import Document, attention_part, empty_rows, laye
 from attncli.analysis.links import Links
 from attncli.arrays.backend import Array, Backend
 from attncli.attention.attend import attend
-from attncli.attention.block import Context, linear, project
+from attncli.attention.block import Context, project
+from attncli.attention.feed_forward import linear
 from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError

@@ -61,9 +61,15 @@ def mask_document(masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | 
         "combined": mask_part(whole, n, n, seed) if len(masks) > 1 else None,
         "bias": None if bias is None else _bias_part(bias, whole, n, seed),
         "model": None if model is None else model_part(model),
-        "layers": None if model is None else [{"layer": at, "mask": spec_text(block.attention.mask), "position": position_name(block.attention.position)} for at, block in enumerate(model.spec.blocks)],
+        "layers": None if model is None else _layers(model),
         "warnings": [],
-    }  # fmt: skip
+    }
+
+
+def _layers(model: Model) -> list[Document]:
+    """Which mask and positions each layer of a model has."""
+    layers = [block.attention for block in model.spec.blocks]
+    return [{"layer": at, "mask": spec_text(layer.mask), "position": position_name(layer.position)} for at, layer in enumerate(layers)]
 
 
 def gallery_document(n: int, *, seed: int = 0) -> Document:

@@ -90,7 +90,8 @@ def _sides(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if texts is not None and len(texts) > 2:
         raise UsageError(f"{len(texts)} texts are given", expected="one or two")
-    found = [request.one_text(environment, TextOptions(text=text)).text for text in texts or [None]]
+    asked_texts: list[str | None] = [*texts] if texts else [None]
+    found = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
     for side in sides(found, asked, shape):
         yield side.name, _run(environment, side, tokenizer, output)
 

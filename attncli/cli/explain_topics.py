@@ -10,7 +10,7 @@ import typer
 
 from attncli.cli import answer, picture, request
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
-from attncli.cli.options import MODEL, OUTPUT, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
+from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 

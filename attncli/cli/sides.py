@@ -68,16 +68,16 @@ def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list
             hint='attn compare "…" --mask none --mask causal',
         )
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise UsageError(f"the sides do not match: {told}", expected="every option once, or as often as the others")
+        unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UsageError(f"the sides do not match: {unequal}", expected="every option once, or as often as the others")
     count = next(iter(counts.values()))
     found = []
     for at in range(count):
         one = {name: (values[at] if len(values) > 1 else values[0]) if values else None for name, values in given.items()}
         text = texts[at] if len(texts) > 1 else texts[0]
         told = [f"{name} {one[name]}" for name, values in given.items() if len(values) > 1]
-        name = " · ".join(told) if told else f"text {at + 1}"
-        found.append(Side(text, name, _model(one, shape), _attention(one), _compute(one)))
+        called = " · ".join(told) if told else f"text {at + 1}"
+        found.append(Side(text, called, _model(one, shape), _attention(one), _compute(one)))
     return found
 
 

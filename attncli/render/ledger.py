@@ -19,12 +19,14 @@ def ledger(
     title: str = "",
     note: str = "",
     strong: int | None = None,
+    bars: bool = False,
 ) -> Lines:
     """Rows under column names, all but the first column right-aligned; a rule, then the total in bold. No rule without a total.
 
-    strong: a row to set in bold, such as the one with the largest weight.
+    strong: a row to set in bold, such as the one with the largest weight. bars: whether the last column holds bars.
     """
     align = ["left", *["right"] * (len(columns) - 1)]
+    align[-1] = "left" if bars else align[-1]
     block = table(columns, [*rows, *([total] if total else [])], view, align=align, title=title, note=note)
     if not view.color:
         return Lines(_ruled(block, view)) if total else block
@@ -32,6 +34,8 @@ def ledger(
     first = len(lines) - len(rows) - (1 if total else 0)
     for at in ([first + strong] if strong is not None else []) + ([len(lines) - 1] if total else []):
         lines[at] = tuple((text, f"bold {style}".strip()) for text, style in lines[at])
+    for at in range(first, first + len(rows)) if bars else ():
+        lines[at] = (*lines[at][:-1], (lines[at][-1][0], "cyan"))
     styled = Lines(tuple(lines))
     return Lines(_ruled(styled, view)) if total else styled
 

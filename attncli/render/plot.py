@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
@@ -49,7 +50,7 @@ def curves(series: Sequence[Series], view: View, *, height: int = 16, x_name: st
     marks = MARKS_ASCII if view.ascii else MARKS
     for at in reversed(range(len(series))):
         held = [point for point in series[at].points if min(point) > 0]
-        for (x0, y0), (x1, y1) in zip(held, held[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(held):
             for place in range(column(x0), column(x1) + 1):
                 part = (place - column(x0)) / max(column(x1) - column(x0), 1)
                 y = math.log(y0) + part * (math.log(y1) - math.log(y0))

@@ -47,19 +47,26 @@ PHRASES = {
     "numbers.note": "w = exp(s) / sum of exp(s)",
     "numbers.temperature": "softmax of {0} numbers at temperature {1}",
     "numbers.temperature.note": "s = score / {0}; w = exp(s) / sum of exp(s)",
-    "numbers.shift": "The maximum, {0}, may be subtracted from every score: numerator and sum shrink by the same factor exp({0}), and nothing overflows.",
+    "numbers.shift": (
+        "The maximum, {0}, may be subtracted from every score: numerator and sum shrink by the same factor exp({0}), and nothing overflows."
+    ),
     "numbers.overflow": "exp of {0} is too large for any float: only the subtracted form can be computed.",
     "numbers.facts": "largest weight {0} · entropy {1} nats of at most {2} · gradient norm {3}",
     "numbers.rounding": "The rounded weights add up to {0}; the exact ones to 1.",
     # scaling
     "scaling": "why scores are divided by √d_k",
-    "scaling.claim": "q and k: {0} independent entries, mean 0, variance 1. Each product q_i·k_i has mean 0 and variance 1, so their sum q·k has variance d_k = {0}.",
+    "scaling.claim": (
+        "q and k: {0} independent entries, mean 0, variance 1. Each product q_i·k_i has mean 0 and variance 1, so their sum "
+        "q·k has variance d_k = {0}."
+    ),
     "scaling.measured": "measured on {0} pairs (seed {1})",
     "scaling.agree": "The measured variance is {0} standard errors from theory.",
     "scaling.softmax": "what that does to a softmax over {0} keys",
     "scaling.softmax.note": "means over {0} queries",
     "scaling.uniform": "uniform",
-    "scaling.saturates": "Unscaled, one weight takes nearly everything and the gradient vanishes; scaled, the softmax stays where it can learn.",
+    "scaling.saturates": (
+        "Unscaled, one weight takes nearly everything and the gradient vanishes; scaled, the softmax stays where it can learn."
+    ),
     "scaling.small": "For so small a d_k the difference is slight: scaling matters more the larger d_k is.",
     "theory": "theory",
     "error": "standard error",
@@ -74,7 +81,10 @@ PHRASES = {
     "matrix.rows.note": "each query spreads 1 over the keys",
     "matrix.whole": "over the whole matrix",
     "matrix.whole.note": "all queries together share 1",
-    "matrix.said": "Over the whole matrix the weights of one query sum to between {0} and {1}: a query with small scores gets almost no output at all. Attention always uses rows.",
+    "matrix.said": (
+        "Over the whole matrix the weights of one query sum to between {0} and {1}: a query with small scores gets almost no "
+        "output at all. Attention always uses rows."
+    ),
     "row.sum": "row sum",
     # order
     "order": "does attention see the order of the tokens?",
@@ -84,7 +94,9 @@ PHRASES = {
     "order.same": "equal (float rounding)",
     "order.differs": "differs",
     "order.said": "Without a position encoding or a mask, permuting the tokens permutes the outputs and changes nothing else.",
-    "order.alibi": "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; any other order it does see.",
+    "order.alibi": (
+        "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; any other order it does see."
+    ),
     "order.position": "position",
     "order.mask": "mask",
     "order.greatest": "max |difference|",
@@ -108,7 +120,10 @@ PHRASES = {
     "mask.gallery": "every kind of mask, {0} positions · rows: queries, columns: keys",
     "mask.axes": "rows: queries i, columns: keys j, both from 0",
     "mask.combined": "all together",
-    "mask.combine": "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as window:2,2|global:0. Files: .npy .npz .json .csv, 0 or false = hidden.",
+    "mask.combine": (
+        "--mask A --mask B keeps what both show; A|B in one SPEC what either shows, such as window:2,2|global:0. Files: .npy "
+        ".npz .json .csv, 0 or false = hidden."
+    ),
     "mask.pairs": "{0} pairs visible, {1}",
     "mask.keys": "keys per query: least {0}, mean {1}, most {2}",
     "mask.empty": "queries that see nothing: {0}",
@@ -140,23 +155,36 @@ PHRASES = {
     "bias.weights.after": "weights, masked",
     # cost
     "cost.title": "attention over {0} tokens",
-    "cost.says": "One layer. A multiply-add is one product with its sum. The projections to q, k, v and back take {0} of them in every attention variant and are not counted below.",
+    "cost.says": (
+        "One layer. A multiply-add is one product with its sum. The projections to q, k, v and back take {0} of them in every "
+        "attention variant and are not counted below."
+    ),
     "cost.variants": "pairs and operations",
     "cost.variants.note": "pairs per head; multiply-adds of all heads",
-    "cost.path": "steps: what must happen one after the other. path: layers (for the rnn: steps) until the first token can influence the last; for lsh chance decides.",
+    "cost.path": (
+        "steps: what must happen one after the other. path: layers (for the rnn: steps) until the first token can influence "
+        "the last; for lsh chance decides."
+    ),
     "cost.memory": "memory for scores",
     "cost.memory.note": "all heads; at once, and by {0} query rows at a time",
     "cost.memory.rnn": "rnn: its states, all of them or only the last. Causal attention computed at once holds the hidden half too.",
     "cost.growth": "growth of multiply-adds over n",
     "cost.growth.note": "both axes logarithmic; the line marks n",
-    "cost.crossing": "From n = {0} on, full attention takes more multiply-adds than a recurrent network of width {1}, but none of them have to wait for each other.",
+    "cost.crossing": (
+        "From n = {0} on, full attention takes more multiply-adds than a recurrent network of width {1}, but none of them have "
+        "to wait for each other."
+    ),
     "cost.layers": "attention of {0} by layer",
     "cost.layers.note": "feed-forward parts not counted",
-    "cost.layers.total": "Scores are held one layer at a time, so the total shows the largest. cache: keys and values kept while generating.",
+    "cost.layers.total": (
+        "Scores are held one layer at a time, so the total shows the largest. cache: keys and values kept while generating."
+    ),
     "cost.total": "total",
     "cost.measured": "measured on this machine",
     "cost.measured.note": "median; ratios to full on the same backend",
-    "cost.measured.says": "computed: the same ratio of multiply-adds. streamed, causal and window run by blocks of query rows and keep nothing n × n.",
+    "cost.measured.says": (
+        "computed: the same ratio of multiply-adds. streamed, causal and window run by blocks of query rows and keep nothing n × n."
+    ),
     "cost.column.variant": "variant",
     "cost.column.pairs": "pairs",
     "cost.column.work": "multiply-adds",

@@ -50,7 +50,9 @@ PHRASES = {
     "numbers.facts": "最大权重 {0} · 熵 {1} 奈特（上限 {2}）· 梯度范数 {3}",
     "numbers.rounding": "舍入后的权重之和为 {0}；准确值之和为 1。",
     "scaling": "得分为什么要除以 √d_k",
-    "scaling.claim": "q 与 k：{0} 个相互独立的分量，均值 0，方差 1。每个乘积 q_i·k_i 均值为 0、方差为 1，因此其和 q·k 的方差为 d_k = {0}。",
+    "scaling.claim": (
+        "q 与 k：{0} 个相互独立的分量，均值 0，方差 1。每个乘积 q_i·k_i 均值为 0、方差为 1，因此其和 q·k 的方差为 d_k = {0}。"
+    ),
     "scaling.measured": "以 {0} 对向量实测（种子 {1}）",
     "scaling.agree": "实测方差与理论值相差 {0} 个标准误差。",
     "scaling.softmax": "对 {0} 个键的 softmax 的影响",
@@ -102,7 +104,10 @@ PHRASES = {
     "mask.gallery": "各种掩码，{0} 个位置 · 行：查询，列：键",
     "mask.axes": "行：查询 i，列：键 j，都从 0 起",
     "mask.combined": "合在一起",
-    "mask.combine": "--mask A --mask B 只留下两者都可见的；同一 SPEC 中写 A|B 则留下任一可见的，如 window:2,2|global:0。文件：.npy .npz .json .csv，0 或 false 表示隐藏。",
+    "mask.combine": (
+        "--mask A --mask B 只留下两者都可见的；同一 SPEC 中写 A|B 则留下任一可见的，如 window:2,2|global:0。文件：.npy .npz "
+        ".json .csv，0 或 false 表示隐藏。"
+    ),
     "mask.pairs": "可见 {0} 对，占 {1}",
     "mask.keys": "每个查询的键：最少 {0}，平均 {1}，最多 {2}",
     "mask.empty": "什么也看不到的查询：{0}",

@@ -14,7 +14,7 @@ from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.safe import cut, label, safe
-from attncli.render.screens.header import fact, warning
+from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -80,7 +80,7 @@ def _aligned(document: Document, view: View) -> list[Lines]:
     only = document["only"]
     if not only["a"] and not only["b"]:
         return []
-    found = [remark(f"{len(document['aligned'])} tokens that both texts have are compared", view)]
+    found = [remark(f"compared: {counted(len(document['aligned']), 'token')} that both texts have", view)]
     for letter in "ab":
         if only[letter]:
             words = [label(document[letter]["tokens"][at]["text"], ascii=view.ascii) for at in only[letter]]
@@ -119,7 +119,8 @@ def _heads(document: Document, view: View) -> Lines:
     said += ["output error: |O_B − O_A| / |O_A|"] if error else []
     said += ["elsewhere: mean weight on tokens that the other text lacks"] if outside else []
     summary = document["summary"]
-    over = f"over all heads: largest {summary['max_difference']:+.{view.precision}f}, mean {summary['mean_difference']:.{view.precision + 1}f}, JS {_number(summary['js'], view, 1)}"
+    largest, mean = f"{summary['max_difference']:+.{view.precision}f}", f"{summary['mean_difference']:.{view.precision + 1}f}"
+    over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary['js'], view, 1)}"
     cost = _cost(heads, view) if "mask" in document["differs"] and "text" not in document["differs"] else Lines()
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 

@@ -44,7 +44,7 @@ def cost_screen(document: Document, view: View) -> Lines:
 def cost_rows(document: Document) -> Iterable[list[object]]:
     """One line per variant, for `--plain`."""
     names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
-    yield names
+    yield [*names]
     for variant in document["variants"]:
         yield [variant[name] for name in names]
 

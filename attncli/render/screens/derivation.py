@@ -183,11 +183,10 @@ class Derivation:
             title=title,
             note=note,
             strong=strong,
+            bars=room > 0,
         )
         sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
-        return stack(
-            (_bars_left(body), remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out())
-        )
+        return stack((body, remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out()))
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
@@ -244,18 +243,6 @@ class Derivation:
             else ""
         )
         return remark(said, self.view)
-
-
-def _bars_left(block: Lines, view: View) -> Lines:
-    """The last column with its blanks on the right: bars start at one edge."""
-    lines = []
-    for row in block.rows:
-        if len(row) > 1 and row[-1][0].strip(" ") and set(row[-1][0].strip(" ")) <= set("█▏▎▍▌▋▊▉#"):
-            text, style = row[-1]
-            bare = text.lstrip(" ")
-            row = (*row[:-1], (bare + " " * (cells(text) - cells(bare)), "cyan" if view.color else ""))
-        lines.append(row)
-    return Lines(tuple(lines))
 
 
 PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "matrices")
