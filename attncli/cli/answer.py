@@ -12,6 +12,8 @@ from attncli.cli.output import Environment
 from attncli.errors import LimitError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attncli.render.lines import Lines
     from attncli.render.view import View
 
@@ -19,8 +21,8 @@ UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 1
 CHOICES = {"color": ("auto", "always", "never"), "scale_colors": ("linear", "log", "row")}
 
 
-def check(asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = ()) -> None:
-    """Check the output options before any work; raises UsageError. parts: what `--show` may name."""
+def check(asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = (), save: Path | None = None) -> None:
+    """Check the output options before any work; raises UsageError. parts: what `--show` may name. save: the file of `--save`."""
     for name, allowed in CHOICES.items():
         if getattr(asked, name) not in allowed:
             option = f"--{name.replace('_', '-')}"
@@ -32,6 +34,14 @@ def check(asked: OutputOptions, environment: Environment, *, parts: Sequence[str
         raise UsageError(f"--precision is {asked.precision}", expected="0 to 17 digits")
     if asked.top < 1:
         raise UsageError(f"--top is {asked.top}", expected="at least 1")
+    if asked.svg is not None and asked.svg.suffix.lower() != ".svg":
+        raise UsageError(f"--svg is {str(asked.svg)!r}", expected="a file ending in .svg")
+    written = [(f"--{name}", path) for name, path in (("output", asked.file), ("svg", asked.svg), ("save", save)) if path is not None]
+    for place, (name, path) in enumerate(written):
+        for other, same in written[:place]:
+            if path.absolute() == same.absolute():
+                raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
+    size(asked.max_output, "--max-output")
     shown(asked, parts)
     environment.quiet = asked.quiet
 
@@ -59,7 +69,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
 
     return View(
         width=environment.columns,
-        color=environment.wants_color(asked.color) and (asked.output is None or asked.color == "always"),
+        color=environment.wants_color(asked.color) and (asked.file is None or asked.color == "always"),
         ascii=asked.ascii or environment.wants_ascii(),
         precision=asked.precision,
         scale_colors=asked.scale_colors,
@@ -83,8 +93,10 @@ def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
     """Raise LimitError if a document of about `estimate` bytes is more than `--max-output` allows."""
     limit = size(asked.max_output, "--max-output")
     if estimate > limit:
+        from attncli.render.numbers import size_words
+
         raise LimitError(
-            f"this document would take about {estimate / 1e6:,.0f} MB, the limit is {limit / 1e6:,.0f} MB",
+            f"this document would take about {size_words(estimate)}, the limit is {size_words(limit)}",
             expected="a smaller answer, or a higher --max-output",
             hint=hint,
         )
@@ -101,12 +113,12 @@ def give(
     """Answer with documents, each written as soon as it is there.
 
     screen: a document as a screen. rows: a document as a table with a header line, for `--plain`.
-    One JSON document is the whole of `--json`; several need `--ndjson`.
+    One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
     """
-    if asked.output is not None:
+    if asked.file is not None:
         from attncli.inputs.atomic import atomic_writer
 
-        with atomic_writer(asked.output) as file:
+        with atomic_writer(asked.file) as file:
             for piece in _pieces(documents, screen, rows, asked, environment, how):
                 file.write(piece)
         return

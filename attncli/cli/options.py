@@ -23,12 +23,14 @@ def option(*names: str, help: str, panel: str, metavar: str | None = None) -> An
 class TextOptions:
     """Where the text comes from."""
 
-    text: Annotated[str | None, typer.Argument(help="The text; - for standard input; none for a sample sentence.", show_default=False)] = (
-        None
-    )
-    file: Annotated[Path | None, option("--file", "-f", help="Read the text from a file.", panel=TEXT)] = None
+    text: Annotated[
+        str | None, typer.Argument(help="The text; - for standard input; none for a sample sentence.", show_default=False, metavar="TEXT")
+    ] = None
+    file: Annotated[
+        Path | None, option("--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, metavar="FILE")
+    ] = None
     lines: Annotated[bool, option("--lines", help="Every line is a text of its own.", panel=TEXT)] = False
-    ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT)] = None
+    ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, metavar="IDS")] = None
     tokenizer: Annotated[
         str | None,
         option("--tokenizer", help="word, whitespace, char, byte, or a tokenizer.json. [default: word]", panel=TEXT, metavar="NAME|PATH"),
@@ -50,16 +52,20 @@ class ModelOptions:
         option("--ignore-config", help="Run although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"),
     ] = None
     weights: Annotated[
-        Path | None, option("--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL)
+        Path | None, option("--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL, metavar="FILE")
     ] = None
-    embeddings: Annotated[Path | None, option("--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL)] = None
+    embeddings: Annotated[
+        Path | None, option("--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL, metavar="FILE")
+    ] = None
     seed: Annotated[
         str | None, option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")
     ] = None
-    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)] = None
-    num_heads: Annotated[int | None, option("--num-heads", "-n", help="Number of heads. [default: 1; heads: 8]", panel=MODEL)] = None
-    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)] = None
-    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)] = None
+    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, metavar="N")] = None
+    num_heads: Annotated[
+        int | None, option("--num-heads", "-n", help="Number of heads. [default: 1; heads: 8]", panel=MODEL, metavar="N")
+    ] = None
+    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, metavar="N")] = None
+    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, metavar="N")] = None
     bias: Annotated[bool | None, option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL)] = None
     output_projection: Annotated[
         bool | None,
@@ -88,13 +94,13 @@ class AttentionOptions:
             metavar="SPEC|FILE",
         ),
     ] = None
-    scale: Annotated[str | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]", panel=ATTENTION)] = (
-        None
-    )
-    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: c·tanh(x/c).", panel=ATTENTION)] = None
+    scale: Annotated[
+        str | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]", panel=ATTENTION, metavar="SCALE")
+    ] = None
+    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X")] = None
     position: Annotated[
         str | None,
-        option("--position", help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]", panel=ATTENTION),
+        option("--position", help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]", panel=ATTENTION, metavar="NAME"),
     ] = None
 
 
@@ -102,9 +108,11 @@ class AttentionOptions:
 class ComputeOptions:
     """Where and how precisely to compute."""
 
-    backend: Annotated[str, option("--backend", help="auto, numpy or torch.", panel=COMPUTE)] = "auto"
-    device: Annotated[str | None, option("--device", help="cpu, cuda or mps. [default: cpu]", panel=COMPUTE)] = None
-    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE)] = "float32"
+    backend: Annotated[str, option("--backend", help="What computes.", panel=COMPUTE, metavar="auto|numpy|torch")] = "auto"
+    device: Annotated[
+        str | None, option("--device", help="Where torch computes. [default: cpu]", panel=COMPUTE, metavar="cpu|cuda|mps")
+    ] = None
+    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="TYPE")] = "float32"
     max_memory: Annotated[
         str | None, option("--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE")
     ] = None
@@ -117,21 +125,30 @@ class OutputOptions:
     json: Annotated[bool, option("--json", help="One JSON document.", panel=OUTPUT)] = False
     ndjson: Annotated[bool, option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT)] = False
     plain: Annotated[bool, option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT)] = False
-    output: Annotated[Path | None, option("--output", "-o", help="Write the answer to a file.", panel=OUTPUT)] = None
-    svg: Annotated[Path | None, option("--svg", help="Also draw the picture to an SVG file.", panel=OUTPUT)] = None
+    output: Annotated[
+        Path | None, option("--output", "-o", help="Write the answer to a file; - is standard output.", panel=OUTPUT, metavar="FILE")
+    ] = None
+    svg: Annotated[Path | None, option("--svg", help="Also draw the weights to an .svg file.", panel=OUTPUT, metavar="FILE")] = None
     show: Annotated[
         str | None, option("--show", help="Parts to show, or 'all'; a wrong one lists them.", panel=OUTPUT, metavar="PARTS")
     ] = None
     full: Annotated[bool, option("--full", help="Show every row, column and dimension.", panel=OUTPUT)] = False
-    precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT)] = 2
-    top: Annotated[int, option("--top", help="How many links or rows of a ranking.", panel=OUTPUT)] = 10
-    color: Annotated[str, option("--color", help="auto, always or never.", panel=OUTPUT)] = "auto"
+    precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT, metavar="N")] = 2
+    top: Annotated[int, option("--top", help="How many links or rows of a ranking.", panel=OUTPUT, metavar="N")] = 10
+    color: Annotated[str, option("--color", help="Whether to use colour.", panel=OUTPUT, metavar="auto|always|never")] = "auto"
     ascii: Annotated[bool, option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT)] = False
-    scale_colors: Annotated[str, option("--scale-colors", help="linear, log or row.", panel=OUTPUT)] = "linear"
+    scale_colors: Annotated[str, option("--scale-colors", help="How weights become shades.", panel=OUTPUT, metavar="linear|log|row")] = (
+        "linear"
+    )
     max_output: Annotated[str, option("--max-output", help="Refuse a larger document.", panel=OUTPUT, metavar="SIZE")] = "256MB"
     quiet: Annotated[bool, option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT)] = False
     verbose: Annotated[bool, option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT)] = False
     debug: Annotated[bool, option("--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT)] = False
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the answer goes to; None for standard output, also called `-`."""
+        return None if self.output is None or str(self.output) == "-" else self.output
 
 
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,6 +182,14 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
 class GroupedCommand(TyperCommand):
     """A command whose help page lists its options by group, in plain text (Rich would cost half the start)."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        extra = super().parse_args(ctx, args)
+        if extra and not ctx.resilient_parsing:
+            from attncli.cli.misuse import too_many
+
+            raise too_many(ctx.command_path, ctx.params, extra)
+        return extra
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -188,5 +213,7 @@ def command_app(*functions: Callable[..., Any], help: str | None = None) -> type
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for function in functions:
-        app.command(cls=GroupedCommand, context_settings={"help_option_names": ["-h", "--help"]})(flat(function))
+        # what is left over is refused by GroupedCommand, which knows what it probably is
+        settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
+        app.command(cls=GroupedCommand, context_settings=settings)(flat(function))
     return app

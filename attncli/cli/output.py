@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from errno import EBADF
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
-from attncli.errors import AttnError, ExitCode, LimitError, UsageError
+from attncli.errors import AttnError, ExitCode, LimitError
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
@@ -39,16 +41,17 @@ class Environment:
     @classmethod
     def of_process(cls) -> Environment:
         """The streams, variables and terminal of this process."""
+        # a stream that the caller closed (`>&-`) is None here
         out_is_terminal = sys.stdout is not None and sys.stdout.isatty()
         width, height = _terminal_size() if out_is_terminal else (None, None)
         return cls(
             stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: PTH123
-            stdout=sys.stdout.buffer,
-            stderr=sys.stderr,
+            stdout=sys.stdout.buffer if sys.stdout is not None else cast(BinaryIO, _Closed()),
+            stderr=sys.stderr if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
             variables=os.environ,
             stdin_is_terminal=sys.stdin is None or sys.stdin.isatty(),
             stdout_is_terminal=out_is_terminal,
-            stderr_is_terminal=sys.stderr.isatty(),
+            stderr_is_terminal=sys.stderr is not None and sys.stderr.isatty(),
             width=width,
             height=height,
             debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
@@ -78,14 +81,23 @@ class Environment:
         return self.stdout_is_terminal and self.variables.get("TERM") != "dumb"
 
     def wants_ascii(self) -> bool:
-        """Whether the locale cannot show more than ASCII."""
-        told = next((self.variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if self.variables.get(name)), "")
+        """Whether the locale cannot show more than ASCII.
+
+        Under `LANG=C` Python itself sets `LC_CTYPE=C.UTF-8` (PEP 538), which says nothing about the terminal.
+        """
+        names = ("LC_ALL", "LANG") if self.variables.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
+        told = next((self.variables[name] for name in names if self.variables.get(name)), "")
         return told in ("C", "POSIX") or (told != "" and "utf" not in told.lower())
 
     def write(self, data: bytes) -> None:
-        """Write bytes to standard output at once."""
-        self.stdout.write(data)
-        self.stdout.flush()
+        """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""
+        try:
+            self.stdout.write(data)
+            self.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise AttnError(f"cannot write the answer: {error.strerror or error}", where="standard output") from error
 
     def note(self, message: str) -> None:
         """A line for the person, on standard error; never part of the answer."""
@@ -109,6 +121,14 @@ class Environment:
             told = (("error", error.what), ("where", error.where), ("expected", error.expected), ("try", error.hint))
             self.stderr.write("".join(f"{name}: {safe(value)}\n" for name, value in told if value))
         self.stderr.flush()
+
+
+class _Closed(RawIOBase):
+    """A standard output that is not there: what is written to it fails as it should."""
+
+    def write(self, data: Any) -> int:
+        del data
+        raise OSError(EBADF, "standard output is closed")
 
 
 def _terminal_size() -> tuple[int | None, int | None]:
@@ -160,19 +180,20 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
 
     from attncli.cli.app import command
 
+    asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
     try:
-        ended = command().main(args=list(arguments), prog_name="attn", standalone_mode=False, obj=environment)
+        ended = command().main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
     except Exit as ended_early:
         return ended_early.exit_code
     except Abort:
         return ExitCode.INTERRUPTED
     except TyperException as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "attn"
         if type(error).__name__ == "NoArgsIsHelpError":
-            environment.write(error.format_message().encode())
+            environment.write(f"{error.format_message()}\n".encode())
             return ExitCode.OK
-        raise UsageError(error.format_message().rstrip("."), hint=f"{path} --help") from error
+        from attncli.cli.misuse import misuse
+
+        raise misuse(error) from error
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
