@@ -63,6 +63,8 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             return x * 0.5 * (1.0 + backend.erf(x * 0.5**0.5))
         case "gelu_tanh":
             return x * 0.5 * (1.0 + backend.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+        case "gelu_bloom":  # the same with √(2/π) as BLOOM rounds it
+            return x * 0.5 * (1.0 + backend.tanh(0.79788456 * x * (1.0 + 0.044715 * x * x)))
         case "relu":
             return backend.where(x > 0, x, 0.0)
         case "silu":

@@ -143,7 +143,7 @@ class Attention:
     sinks: bool = False
 
 
-Activation: TypeAlias = Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]
+Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu"]
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Alibi()),
-        Mlp(4 * width, "gelu_tanh"),
+        Mlp(4 * width, "gelu_bloom"),
         {"attn.in": norm, "mlp.in": norm},
     )
     return Spec(

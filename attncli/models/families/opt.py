@@ -54,7 +54,7 @@ def spec(config: Config) -> Spec:
         dict.fromkeys(places, norm),
     )
     narrow = config.whole("word_embed_proj_dim", default=width)
-    final = before and not config.flag("_remove_final_layer_norm", default=False)
+    removed = config.flag("_remove_final_layer_norm", default=False)
     return Spec(
         family="opt",
         d_model=width,
@@ -63,7 +63,7 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(narrow, "tokens", positions="learned", position_offset=2)
         if narrow != width
         else Embedding(positions="learned", position_offset=2),
-        final_norm=norm if final else None,
+        final_norm=norm if before and not removed else None,
         max_positions=config.whole("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
     )

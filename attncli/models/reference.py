@@ -1,0 +1,145 @@
+"""The reference: what transformers computes of the same checkpoint and tokens, eagerly.
+
+Imports transformers and torch, when called and only then. In float64 it is float64 throughout, but
+for the angles of rotary embeddings: transformers computes norms, softmax and positions in float32
+whatever the model's type. Here those casts keep float64; rotary frequencies are computed in
+float64 and rounded to float32 once, angles are their float32 products with the positions, and
+cos and sin are taken in float64. That is what `attncli.attention.position.rotation` does, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.errors import InputError, UnsupportedError
+
+Floats = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the final norm,
+    [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it."""
+
+    hidden: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    cross: tuple[Floats, ...] = ()
+
+
+def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None = None, dtype: str = "float64") -> tuple[Side, ...]:
+    """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
+
+    dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
+    transformers, InputError where transformers cannot load the folder.
+    """
+    if find_spec("transformers") is None:
+        raise UnsupportedError("comparing with the reference needs transformers", hint="pip install 'attn[transformers]'")
+    torch: Any = import_module("torch")
+    transformers: Any = import_module("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    wide = dtype == "float64"
+    try:
+        model = transformers.AutoModel.from_pretrained(
+            folder,
+            attn_implementation="eager",
+            experts_implementation="eager",
+            dtype=getattr(torch, dtype),
+            local_files_only=True,
+            trust_remote_code=False,
+        ).eval()
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"transformers cannot load this checkpoint: {error}", where=str(folder)) from error
+    given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    if target is not None:
+        given["decoder_input_ids"] = torch.tensor([list(target)])
+    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
+        out = model(**given, output_attentions=True, output_hidden_states=True, use_cache=False)
+    if target is not None:
+        first = Side(_arrays(out.encoder_hidden_states), _arrays(out.encoder_attentions))
+        return first, Side(_arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions))
+    return (Side(_arrays(out.hidden_states), _arrays(out.attentions)),)
+
+
+def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
+    return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
+    single, double = torch.float32, torch.float64
+    functions = {torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
+
+    class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is set."""
+
+        def __init__(self, *, everything: bool) -> None:
+            super().__init__()
+            self.everything = everything
+
+        def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            tensors = [item for item in args if torch.is_tensor(item)]
+            if self.everything or any(tensor.dtype == double for tensor in tensors):
+                args = tuple(double if item is single else item for item in args)
+                kwargs = {name: double if value is single else value for name, value in kwargs.items()}
+                function = torch.Tensor.double if function is torch.Tensor.float else function
+            if function in functions:
+                args = (args[0].double(), *args[1:])
+            return function(*args, **kwargs)
+
+    def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def rounded(*args: Any, **kwargs: Any) -> Any:
+            usual = torch.get_default_dtype()
+            torch.set_default_dtype(double)
+            try:
+                with Widening(everything=True):
+                    found = compute(*args, **kwargs)
+            finally:
+                torch.set_default_dtype(usual)
+            # through NumPy, since a cast to float32 within the context stays float64
+            return (torch.from_numpy(found[0].numpy().astype(np.float32)), *found[1:]) if isinstance(found, tuple) else found
+
+        return rounded
+
+    rotary: Any = import_module("transformers.modeling_rope_utils")
+    bloom: Any = import_module("transformers.models.bloom.modeling_bloom")
+    formulas, slopes = dict(rotary.ROPE_INIT_FUNCTIONS), bloom.build_alibi_tensor
+    try:
+        rotary.ROPE_INIT_FUNCTIONS.update({name: exact(compute) for name, compute in formulas.items()})
+        bloom.build_alibi_tensor = exact(slopes)
+        for module in model.modules():
+            _exact_frequencies(torch, module, Widening)
+        with Widening(everything=False):
+            yield
+    finally:
+        rotary.ROPE_INIT_FUNCTIONS.update(formulas)
+        bloom.build_alibi_tensor = slopes
+
+
+def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
+    """Replace a module's rotary frequencies, or GPT-J's table of sines, by ones computed in float64 and rounded once."""
+    buffers = dict(module.named_buffers(recurse=False))
+    if any(name.endswith("inv_freq") for name in buffers):
+        with widening(everything=True):
+            fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
+        for name in buffers:
+            setattr(module, name, fresh[name].float())
+    if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
+        count, dims = buffers["embed_positions"].shape
+        frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
+        angles = (torch.arange(count).float()[:, None] * frequencies).double()
+        module.embed_positions = torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)

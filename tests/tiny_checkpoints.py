@@ -1,0 +1,221 @@
+"""Tiny random checkpoints of every family, made by transformers, with knobs that bite.
+
+Weights have standard deviation 0.3, biases are not zero, norm weights are not one, soft caps are
+near 2 and windows shorter than the texts: with a library's own initialisation attention is nearly
+uniform and a model without its soft cap passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BERT = {
+    "vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
+    "max_position_embeddings": 29, "layer_norm_eps": 1e-3,
+}  # fmt: skip
+LLAMA = {
+    "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+    "intermediate_size": 41, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "head_dim": 10,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+PLAIN = {key: value for key, value in LLAMA.items() if key != "head_dim"}
+LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {"layer_norm_eps": 1e-3}
+GPT2 = {
+    "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+BART = {
+    "vocab_size": 61, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 5,
+    "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True, "pad_token_id": 1,
+    "decoder_start_token_id": 2,
+}  # fmt: skip
+T5 = {
+    "vocab_size": 61, "d_model": 30, "d_kv": 7, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
+    "relative_attention_num_buckets": 10, "relative_attention_max_distance": 11, "layer_norm_epsilon": 1e-3,
+}  # fmt: skip
+
+
+def _rope(kind: str, **told: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 97.0, **told}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no head)."""
+
+    model_type: str
+    config: Mapping[str, Any]
+    saved_by: str = "AutoModel"
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: dict[str, Case] = {
+    "bert": Case("bert", BERT),
+    "bert for masked words": Case("bert", BERT, "AutoModelForMaskedLM"),
+    "roberta": Case("roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
+    "xlm-roberta": Case("xlm-roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 0, "hidden_act": "gelu_new"}, "AutoModelForMaskedLM"),
+    "distilbert": Case(
+        "distilbert", {"vocab_size": 61, "dim": 30, "n_layers": 2, "n_heads": 3, "hidden_dim": 37, "max_position_embeddings": 29}
+    ),
+    "electra": Case("electra", {**BERT, "embedding_size": 14}),
+    "modernbert": Case(
+        "modernbert",
+        {
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 37,
+            "local_attention": 6, "norm_eps": 1e-3, "norm_bias": True, "attention_bias": True, "mlp_bias": True, "pad_token_id": 0,
+            "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 97.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 11.0},
+            },
+        },
+    ),
+    "gpt2": Case("gpt2", {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
+    "gpt2 with head": Case("gpt2", GPT2, "AutoModelForCausalLM"),
+    "gpt_neo": Case(
+        "gpt_neo",
+        {
+            "vocab_size": 61, "hidden_size": 30, "num_layers": 4, "num_heads": 3, "attention_types": [[["global", "local"], 2]],
+            "window_size": 5, "intermediate_size": 37, "max_position_embeddings": 29, "layer_norm_epsilon": 1e-3,
+            "bos_token_id": 1, "eos_token_id": 2,
+        },
+    ),
+    "gptj": Case("gptj", {**GPT2, "n_embd": 36, "rotary_dim": 8}, "AutoModelForCausalLM"),
+    "gpt_neox": Case(
+        "gpt_neox",
+        {
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 37,
+            "layer_norm_eps": 1e-3, **_rope("default", partial_rotary_factor=0.5), "bos_token_id": 1, "eos_token_id": 2,
+        },
+    ),
+    "gpt_neox in sequence": Case(
+        "gpt_neox",
+        {
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
+            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7, "bos_token_id": 1, "eos_token_id": 2,
+        },
+        "AutoModelForCausalLM",
+    ),
+    "opt": Case(
+        "opt",
+        {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "ffn_dim": 37,
+         "max_position_embeddings": 29, "word_embed_proj_dim": 30},
+    ),
+    "opt post-norm": Case(
+        "opt",
+        {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "ffn_dim": 37,
+         "max_position_embeddings": 29, "word_embed_proj_dim": 22, "do_layer_norm_before": False},
+        "AutoModelForCausalLM",
+    ),
+    "bloom": Case("bloom", {"vocab_size": 61, "hidden_size": 30, "n_layer": 2, "n_head": 5, "layer_norm_epsilon": 1e-3}),
+    "llama": Case("llama", {**LLAMA, **_rope("default"), "attention_bias": True, "mlp_bias": True}, "AutoModelForCausalLM"),
+    "llama linear": Case("llama", {**LLAMA, **_rope("linear", factor=3.0)}),
+    "llama 3.1": Case(
+        "llama",
+        {**LLAMA, **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=19)},
+    ),
+    "llama yarn": Case(
+        "llama", {**LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=3.0, beta_slow=0.5)}
+    ),
+    "llama dynamic": Case("llama", {**LLAMA, **_rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
+    "mistral": Case("mistral", {**LLAMA, **_rope("default"), "sliding_window": 5}),
+    "mixtral": Case(
+        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5}
+    ),
+    "qwen2": Case(
+        "qwen2",
+        {**PLAIN, **_rope("default"), "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+    ),
+    "qwen3": Case("qwen3", {**LLAMA, **_rope("default"), "attention_bias": True}, "AutoModelForCausalLM"),
+    "qwen3_moe": Case(
+        "qwen3_moe",
+        {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23},
+    ),
+    "gemma": Case("gemma", {**LLAMA, **_rope("default")}),
+    "gemma2": Case(
+        "gemma2",
+        {**LLAMA, **_rope("default"), "sliding_window": 5, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
+         "final_logit_softcapping": 3.0},
+        "AutoModelForCausalLM",
+    ),
+    "gemma3_text": Case(
+        "gemma3_text",
+        {
+            **LLAMA, "sliding_window": 5, "query_pre_attn_scalar": 7, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 97.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 11.0},
+            },
+        },
+    ),
+    "embedding gemma": Case(
+        "gemma3_text",
+        {**LLAMA, "sliding_window": 6, "use_bidirectional_attention": True,
+         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    ),
+    "phi": Case(
+        "phi", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "qk_layernorm": True}, "AutoModelForCausalLM"
+    ),
+    "phi3": Case("phi3", {**PLAIN, **_rope("default"), "sliding_window": 5}),
+    "phi3 long": Case(
+        "phi3",
+        {
+            **PLAIN, "original_max_position_embeddings": 8, "max_position_embeddings": 32,
+            **_rope("longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.2, 2.3, 4.1]),
+        },
+    ),
+    "olmo2": Case("olmo2", {**PLAIN, **_rope("default"), "attention_bias": True}),
+    "cohere": Case("cohere", {**LAYER_NORM, **_rope("default"), "use_qk_norm": True, "attention_bias": True}, "AutoModelForCausalLM"),
+    "stablelm": Case(
+        "stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "use_qkv_bias": True, "qk_layernorm": True}
+    ),
+    "stablelm parallel": Case("stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.34), "use_parallel_residual": True}),
+    "smollm3": Case("smollm3", {**LLAMA, **_rope("default"), "no_rope_layers": [1, 0, 1]}),
+    "falcon": Case(
+        "falcon",
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "bias": True, **_rope("default"),
+         "layer_norm_epsilon": 1e-3},
+    ),
+    "falcon new": Case(
+        "falcon",
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "num_kv_heads": 3,
+         "new_decoder_architecture": True, "ffn_hidden_size": 41, **_rope("default")},
+        "AutoModelForCausalLM",
+    ),
+    "falcon in sequence": Case(
+        "falcon",
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "multi_query": False,
+         "parallel_attn": False, **_rope("default")},
+    ),
+    "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
+    "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),
+    "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
+}  # fmt: skip
+
+
+def make(case: Case, folder: Path, seed: int = 5) -> Path:
+    """Write a case's checkpoint into a folder: config.json and model.safetensors."""
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    told = {"initializer_range": 0.3, **case.config} if case.model_type != "t5" else dict(case.config)
+    config = transformers.AutoConfig.for_model(case.model_type, **told)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = getattr(transformers, case.saved_by).from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.ndim == 1 and "norm" in name.lower() and name.endswith("weight"):
+                    weight.copy_(1 + 0.3 * torch.randn(weight.shape))
+                elif "ln_" in name and name.endswith("weight"):
+                    weight.copy_(1 + 0.3 * torch.randn(weight.shape))
+                elif "embed_positions" not in name or case.model_type != "marian":
+                    weight.copy_(0.3 * torch.randn(weight.shape))
+    model.save_pretrained(folder)
+    return folder
