@@ -1,0 +1,149 @@
+"""How every file in sample_inputs/ is made: `python tests/sample_files.py` writes them anew.
+
+Seeded, small, and checked by tests/test_sample_inputs.py, which makes them again and compares.
+"""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_classes as classes
+from safetensors.numpy import save
+
+SAMPLES = Path(__file__).parent.parent / "sample_inputs"
+
+SENTENCES = """\
+The animal didn't cross the street because it was too tired
+The animal didn't cross the street because it was too wide
+humpty dumpty sat on
+"""
+
+CHINESE = """\
+今天 我 的 计划 是 买菜
+我昨天去超市，买了牛奶和面包，今天发现面包过期了
+她吃苹果，他吃香蕉
+我爱你
+你爱我
+"""
+
+# an escape sequence, markup, a bidi override, joined emoji, marks that combine, a word without end
+EDGES = [
+    "\x1b[31mred\x1b[0m [bold]not bold[/bold] \u202egnp.exe\u202c",
+    "👩\u200d👩\u200d👧 🇩🇪 1\ufe0f\u20e3 👍🏽",
+    "cafe\u0301 naïve Å ﬁ",
+    "שלום عالم नमस्ते ไทย",
+    "tab\there \u200bzero\u200dwidth",
+    "x" * 300,
+    "it",
+]
+
+WORDS = 4
+WIDTH = 16
+HEADS = 4
+VISIBLE = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+"""A band under the diagonal; the last query sees nothing."""
+
+
+def state(module: torch.nn.Module, seed: int) -> dict[str, torch.Tensor]:
+    """The class's parameters in float32, as torch.save stores them."""
+    return dict(classes.filled(module, seed).float().state_dict())
+
+
+def torch_file(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    stream = io.BytesIO()
+    torch.save(dict(tensors), stream)
+    return stream.getvalue()
+
+
+def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in tensors.items()}
+
+
+def npz(tensors: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **tensors)
+    return stream.getvalue()
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def embeddings() -> np.ndarray[Any, Any]:
+    """[4, 16], one row per word of `humpty dumpty sat on`; three digits, so that the CSV holds them exactly."""
+    return np.round(np.random.default_rng(1).normal(size=(WORDS, WIDTH)), 3)
+
+
+def csv(rows: Any) -> bytes:
+    return "".join(",".join(str(value) for value in row) + "\n" for row in rows).encode()
+
+
+def captured() -> dict[str, np.ndarray[Any, Any]]:
+    """Queries of 6 heads on 3 kv heads, 5 queries on 7 keys, a batch of two texts of 7 and 4 keys."""
+    random = np.random.default_rng(2)
+    shapes = {"q": (2, 6, 5, 8), "k": (2, 3, 7, 8), "v": (2, 3, 7, 11)}
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} | {"key_lengths": np.array([7, 4])}
+
+
+def one_text() -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.ascontiguousarray(array[0]) for name, array in captured().items() if name in "qkv"}
+
+
+def with_embeddings() -> bytes:
+    """Canonical weights with the embeddings of their tokens."""
+    tensors = arrays(state(torch.nn.ModuleDict({name: torch.nn.Linear(WIDTH, WIDTH, bias=name == "o") for name in "qkvo"}), 9))
+    words = ["humpty", "dumpty", "sat", "on", "a", "wall"]
+    tensors["embedding.weight"] = np.random.default_rng(3).normal(size=(len(words), WIDTH)).astype(np.float32)
+    return save(tensors, {"tokens": json.dumps(words), "num_heads": str(HEADS)})
+
+
+def tokenizer() -> bytes:
+    """A byte-level BPE of 320 pieces, learned from the sentences above."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["[CLS]", "[SEP]"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator([*SENTENCES.splitlines(), *CHINESE.splitlines()], trainer)
+    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)])
+    return made.to_str().encode()
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "sentences.txt": lambda: SENTENCES.encode(),
+    "chinese.txt": lambda: CHINESE.encode(),
+    "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
+    "mask.json": lambda: json.dumps(VISIBLE).encode() + b"\n",
+    "mask.csv": lambda: csv(VISIBLE),
+    "mask.npy": lambda: npy(np.array(VISIBLE, bool)),
+    "embeddings.csv": lambda: csv(embeddings().tolist()),
+    "embeddings.npy": lambda: npy(embeddings()),
+    "single_head.pt": lambda: torch_file(state(classes.SingleHead(WIDTH, 8, 8), 4)),
+    "list_of_heads.safetensors": lambda: save(arrays(state(classes.ListOfHeads(WIDTH, HEADS, 4), 5))),
+    "shared_maps.pt": lambda: torch_file(state(classes.SharedMaps(WIDTH, HEADS), 6)),
+    "mha.safetensors": lambda: save(arrays(state(torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True), 7))),
+    "matrices.npz": lambda: npz(arrays(state(classes.Matrices(WIDTH, 8, 5), 8))),
+    "humpty.safetensors": with_embeddings,
+    "tokenizer.json": tokenizer,
+    "captured.npz": lambda: npz(captured()),
+    "captured.safetensors": lambda: save(one_text()),
+}
+"""Every file, and what makes its bytes."""
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or FILES:
+        (SAMPLES / name).write_bytes(FILES[name]())
