@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions, command_app, option
+from attncli.cli.options import (
+    OUTPUT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+    without,
+)
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -24,7 +34,7 @@ def heads(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, without("top")],
     metric: Annotated[
         list[str] | None,
         option("--metric", help="Metrics to show, or 'all'; 'attn explain metric' explains.", panel=OUTPUT, metavar="NAME"),

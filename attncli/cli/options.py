@@ -151,18 +151,49 @@ class OutputOptions:
         return None if self.output is None or str(self.output) == "-" else self.output
 
 
+@dataclass(frozen=True)
+class Offer:
+    """Beside an option group in a command's annotation: which of its options the command has; the others keep their defaults.
+
+    An option that a command would ignore is not offered by it.
+    """
+
+    names: tuple[str, ...]
+    others: bool = False  # whether it has all but the named ones
+
+
+def only(*names: str) -> Offer:
+    """The command has these options of a group."""
+    return Offer(names)
+
+
+def without(*names: str) -> Offer:
+    """The command has all options of a group but these."""
+    return Offer(names, others=True)
+
+
+TableOutput = Annotated[OutputOptions, only("json", "ndjson", "plain", "output", "color", "ascii", "quiet", "debug")]
+"""The output options of a command whose screen is one table, always shown whole."""
+
+
+def _offers(hint: Any, name: str) -> bool:
+    return all((name in part.names) != part.others for part in getattr(hint, "__metadata__", ()) if isinstance(part, Offer))
+
+
 def flat(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command whose option groups (parameters that are dataclasses) are spread into single options.
+    """A command whose option groups (parameters that are dataclasses, with an `Offer` or not) are spread into single options.
 
     Typer reads the signature made here; the call puts the groups together again.
     """
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+    plain = get_type_hints(function)
+    groups = {name: hint for name, hint in plain.items() if is_dataclass(hint) and isinstance(hint, type)}
+    offered = {name: [item for item in fields(group) if _offers(hints[name], item.name)] for name, group in groups.items()}
     spread: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name in groups:
             details = get_type_hints(groups[name], include_extras=True)
-            for item in fields(groups[name]):
+            for item in offered[name]:
                 spread[item.name] = inspect.Parameter(
                     item.name, parameter.KEYWORD_ONLY, default=item.default, annotation=details[item.name]
                 )
@@ -170,7 +201,7 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
             spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
 
     def command(**given: Any) -> Any:
-        made = {name: group(**{item.name: given.pop(item.name) for item in fields(group)}) for name, group in groups.items()}
+        made = {name: group(**{item.name: given.pop(item.name) for item in offered[name]}) for name, group in groups.items()}
         return function(**made, **given)
 
     command.__signature__ = inspect.Signature(list(spread.values()))  # type: ignore[attr-defined]

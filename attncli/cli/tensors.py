@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option
+from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -16,7 +16,7 @@ from attncli.errors import UsageError
 def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, without("svg")],
     file: Annotated[Path, typer.Argument(help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False)],
     layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL)] = None,
     head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")] = None,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import ModelOptions, OutputOptions, TextOptions, command_app
+from attncli.cli.options import ModelOptions, TableOutput, TextOptions, command_app, only
 from attncli.cli.output import Environment
 
 
-def tokens(ctx: typer.Context, text: TextOptions, model: ModelOptions, output: OutputOptions) -> None:
+def tokens(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, only("model")],
+    output: TableOutput,
+) -> None:
     """Tokens, ids, spans and bytes of a text.
 
     attn tokens "The animal didn't cross the street"

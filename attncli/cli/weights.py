@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import MODEL, TEXT, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.options import MODEL, TEXT, ModelOptions, OutputOptions, TableOutput, command_app, option
 from attncli.cli.output import Environment
 from attncli.errors import LimitError, UsageError
 
@@ -30,7 +30,7 @@ Orientation = Annotated[
 
 def init(
     ctx: typer.Context,
-    output: OutputOptions,
+    output: TableOutput,
     file: Written,
     seed: Annotated[str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")] = "0",
     d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL)] = 64,
@@ -74,7 +74,7 @@ def init(
     _list(file, None, output, environment)
 
 
-def show(ctx: typer.Context, output: OutputOptions, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
+def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
     """List a file's tensors, with statistics, and say what attention they are read as.
 
     attn weights show sample_inputs/mha.safetensors --num-heads 4
@@ -88,7 +88,7 @@ def show(ctx: typer.Context, output: OutputOptions, file: File, num_heads: Heads
 
 def convert(
     ctx: typer.Context,
-    output: OutputOptions,
+    output: TableOutput,
     file: File,
     to: Written,
     layout: LayoutName = "canonical",

@@ -59,6 +59,8 @@ def read_texts(
         raise UsageError(f"more than one text is given: {' and '.join(given)}", expected="one of TEXT, --file, --ids")
     if ids is not None:
         return iter([Text("", "ids", parse_ids(ids))])
+    if file is not None and str(file) == "-":
+        argument, file = "-", None
     if file is not None:
         return _texts_of_file(file, lines, limit)
     if argument is not None and argument != "-":
