@@ -11,13 +11,23 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
+from attncli.attention.chance import normal
 from attncli.attention.mask import AllOf, AnyOf, Hashed, Mask, SameBucket
+from attncli.errors import LimitError
+
+MOST = 2**24
+"""Random numbers that hashing may draw: some seconds and 64 MB."""
 
 
 def directions(seed: int, heads: int, width: int, rounds: int, buckets: int) -> np.ndarray[Any, Any]:
-    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed everywhere."""
-    from attncli.attention.chance import normal
+    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed everywhere.
 
+    Raises LimitError for more than `MOST` numbers.
+    """
+    if heads * width * rounds * (buckets // 2) > MOST:
+        raise LimitError(
+            f"{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}", expected=f"at most {MOST:,} random numbers"
+        )
     return normal(seed, "lsh", (heads, width, rounds, buckets // 2))
 
 

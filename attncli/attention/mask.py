@@ -253,4 +253,4 @@ def _all(i: Array, j: Array) -> Array:
 
 
 def _among(positions: Array, tokens: tuple[int, ...]) -> Array:
-    return reduce(or_, (positions == token for token in tokens), positions < 0)
+    return reduce(or_, (positions == token for token in tokens), positions != positions)

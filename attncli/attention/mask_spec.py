@@ -100,7 +100,10 @@ def _parse_one(spec: str, seed: int) -> Mask:
 
 
 def spec_text(mask: Mask) -> str:
-    """The mask as `parse` reads it; intersections are joined by ` & `, which stands for several `--mask`."""
+    """The mask as `parse` reads it; intersections are joined by ` & `, which stands for several `--mask`.
+
+    Masks that no SPEC can write (documents, files, windows open to one side) are named, to be read by people.
+    """
     match mask:
         case Everywhere() | Window(None, None):
             return "none"
