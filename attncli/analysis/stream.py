@@ -59,15 +59,16 @@ def stream(
         )
         for group in range(k.shape[-3])
     ]
-    mixed: list[list[Array]] = [[] for _ in groups]
+    # written in place: thousands of small results kept between large blocks would leave memory in shreds
+    mixed = backend.full((heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     for place, _ in enumerate(starts):
-        for group, (first, blocks) in enumerate(groups):
+        for first, blocks in groups:
             block = next(blocks)
             watch.see(block, first_head=first)
-            mixed[group].append(block.mixed)
+            mixed[first : first + shared, block.start : block.stop] = block.mixed
         if progress is not None:
             progress(float(work[place] / max(work[-1], 1)))
-    return backend.concat([backend.concat(parts, -2) for parts in mixed], -3)
+    return mixed
 
 
 def rows_of_block(rule: Rule, queries: int, keys: int, heads: int = 1) -> int:

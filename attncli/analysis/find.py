@@ -1,0 +1,106 @@
+"""The document of `attn find`: which heads send one token to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, header
+from attncli.analysis.stream import rows_for
+from attncli.analysis.words import Words
+from attncli.attention.attend import RowBlock
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What to look for: the weight from the query `start` to the key `end`, in these layers and heads (None: all)."""
+
+    start: int
+    end: int
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+
+
+class _Ends:
+    """The rows of two queries, kept while blocks of a layer go by."""
+
+    def __init__(self, model: Model, queries: Sequence[int], keys: int) -> None:
+        self._model, self._queries, self._keys = model, queries, keys
+        self.rows: dict[int, np.ndarray[Any, Any]] = {}
+        self.seen: dict[int, np.ndarray[Any, Any]] = {}
+
+    def see(self, layer: int, kind: str, block: RowBlock) -> None:
+        del layer
+        if kind != "self":
+            return
+        backend = self._model.backend
+        for query in self._queries:
+            if block.start <= query < block.stop:
+                weights = backend.numpy(block.stages["weights"][..., query - block.start, :])
+                row, seen = (np.zeros((weights.shape[0], block.high), dtype) for dtype in (np.float64, bool))
+                row[:, block.low :] = weights
+                shown = True if block.seen is None else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
+                seen[:, block.low :] = shown
+                self.rows[query], self.seen[query] = (_fit(part, self._keys) for part in (row, seen))
+
+
+def _fit(row: np.ndarray[Any, Any], keys: int) -> np.ndarray[Any, Any]:
+    return np.pad(row[:, :keys], ((0, 0), (0, max(keys - row.shape[1], 0))))
+
+
+def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Sought, *, words: Words | None = None) -> Document:
+    """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
+
+    rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
+    same from `end` to `start`. words: merge pieces first; then start and end are words.
+    """
+    shown = tokens if words is None else words.words
+    ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
+    queries = sorted({*ends[0], *ends[1]})
+    layers = range(len(model.spec.blocks)) if sought.layers is None else sought.layers
+    kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
+    found: list[Document] = []
+    for trace in model.trace(
+        tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model, len(tokens)),
+        see=lambda layer, kind, block: kept[layer].see(layer, kind, block),
+    ):  # fmt: skip
+        held = kept.pop(trace.layer)
+        forward, seen = _row(held, ends[0], words)
+        back, seen_back = _row(held, ends[1], words)
+        for head in range(forward.shape[0]) if sought.heads is None else sought.heads:
+            there = _place(forward[head], seen[head], sought.end)
+            found.append({"layer": trace.layer, "head": head, **there, "reverse": _place(back[head], seen_back[head], sought.start)})
+    found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
+    document = header("attn.find/1", model, text, shown)
+    return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": []}
+
+
+def _pieces(words: Words | None, at: int) -> range:
+    if words is None:
+        return range(at, at + 1)
+    return range(int(words.starts[at]), int(words.starts[at] + words.sizes[at]))
+
+
+def _row(held: _Ends, queries: Sequence[int], words: Words | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The row of one token, or of a word: the mean over its pieces, keys summed by word."""
+    row, seen = np.stack([held.rows[q] for q in queries], 1), np.stack([held.seen[q] for q in queries], 1)
+    if words is None:
+        return row[:, 0], seen[:, 0]
+    looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
+    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, np.logical_or.reduceat(seen, words.starts, axis=-1).any(1)
+
+
+def _place(row: np.ndarray[Any, Any], seen: np.ndarray[Any, Any], key: int) -> Document:
+    weight = float(row[key])
+    top = int(np.argmax(row))
+    return {
+        "weight": weight,
+        "rank": int((row > weight).sum()) + 1 if seen[key] else None,
+        "visible": int(seen.sum()),
+        "top_key": top if row[top] > 0 else None,
+    }

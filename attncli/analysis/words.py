@@ -1,0 +1,89 @@
+"""Words from pieces: weights between tokens merged into weights between words.
+
+Source: Clark et al., What does BERT look at?, 2019: attention *to* a word is the sum over its pieces,
+attention *from* it the mean over its pieces, so that rows still sum to 1.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.sight import Bools, Floats, Ints
+from attncli.inputs.token import Token
+from attncli.inputs.words import words
+
+UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
+"""Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of each."""
+
+    words: tuple[Token, ...]
+    starts: Ints
+    count: int
+
+    @property
+    def sizes(self) -> Ints:
+        """How many tokens each word has."""
+        return np.diff(np.append(self.starts, self.count))
+
+    def word_of(self, token: int) -> int:
+        """The word that a token belongs to."""
+        return int(np.searchsorted(self.starts, token, side="right")) - 1
+
+    def merge(self, weights: Any) -> Floats:
+        """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
+        found = np.asarray(weights, np.float64)[..., : self.count]
+        to = np.add.reduceat(found, self.starts, axis=-1)
+        looking = np.add.reduceat((found.sum(-1) > 0).astype(np.float64), self.starts, axis=-1)
+        merged: Floats = np.add.reduceat(to, self.starts, axis=-2) / np.maximum(looking, 1)[..., None]
+        return merged
+
+    def merge_visible(self, visible: Bools) -> Bools:
+        """Visibility [..., token, token] as [..., word, word]: whether any piece sees any piece."""
+        to = np.logical_or.reduceat(visible[..., : self.count], self.starts, axis=-1)
+        return np.logical_or.reduceat(to, self.starts, axis=-2)
+
+
+def merged_words(tokens: Sequence[Token], text: str) -> Words:
+    """The words that tokens of a text make up.
+
+    Two neighbouring tokens belong to one word when their spans touch or overlap within a word of
+    the text, as WordPiece, byte-level and SentencePiece tokens do; special tokens, tokens without a
+    span, and tokens of scripts without spaces stay by themselves.
+    """
+    spans = list(words(text))
+    starts_of = np.array([start for start, _ in spans], np.int64)
+    starts = [at for at, token in enumerate(tokens) if at == 0 or not _joined(tokens[at - 1], token, text, spans, starts_of)]
+    ends = [*starts[1:], len(tokens)]
+    found = []
+    for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
+        piece, last = tokens[first], tokens[stop - 1]
+        shown = piece.text if stop == first + 1 or piece.start is None or last.end is None else text[piece.start : last.end].strip()
+        found.append(Token(index, shown, piece.id if stop == first + 1 else None, piece.start, last.end, piece.special, piece.part))
+    return Words(tuple(found), np.array(starts, np.int64), len(tokens))
+
+
+def _joined(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
+    if before.special or token.special or before.part != token.part or token.part:
+        return False
+    if before.end is None or before.start is None or token.start is None or token.end is None or token.start > before.end:
+        return False
+    if token.start < before.end:  # bytes of one character
+        return True
+    if token.start >= len(text) or token.start == 0:
+        return False
+    at = int(np.searchsorted(starts, token.start, side="right")) - 1
+    inside = at >= 0 and spans[at][0] < token.start < spans[at][1]
+    return inside and not (_unspaced(text[token.start - 1]) or _unspaced(text[token.start]))
+
+
+def _unspaced(letter: str) -> bool:
+    return not letter.isascii() and unicodedata.name(letter, "").startswith(UNSPACED)

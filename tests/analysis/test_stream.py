@@ -1,0 +1,109 @@
+"""Streaming: every size of block gives what dense attention gives, on both backends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attncli.analysis.measure import Tally, measure
+from attncli.analysis.metrics import METRICS
+from attncli.analysis.pairs import Pairs
+from attncli.analysis.pooled import PooledMaps
+from attncli.analysis.rows import About
+from attncli.analysis.stream import rows_of_block, stream
+from attncli.analysis.toplinks import TopLinks
+from attncli.arrays.backend import Backend
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.torch_backend import TorchBackend
+from attncli.attention.attend import Rule, attend
+from attncli.attention.mask import AllOf, Causal, Everywhere, Given, Global, Mask, Window
+
+N, HEADS, KV, DIM = 37, 6, 3, 5
+RNG = np.random.default_rng(11)
+TOKENS = RNG.integers(0, 7, N).tolist()
+SPECIAL = RNG.random(N) < 0.2
+GAPS = RNG.random((N, N)) < 0.6
+GAPS[17] = False
+MASKS: dict[str, Mask] = {
+    "all": Everywhere(),
+    "causal": Causal(),
+    "window": AllOf((Causal(), Window(4, 0))),
+    "behind": Window(6, -2),
+    "global": AllOf((Causal(), Global((0, 13)))),
+    "gaps": Given(GAPS),
+}
+BACKENDS: list[Backend] = [NumpyBackend("float64"), TorchBackend("float64")]
+
+
+def inputs(backend: Backend, seed: int = 5) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    return tuple(backend.array(rng.standard_normal((heads, N, DIM)) * 2) for heads in (HEADS, KV, KV))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("rows", [1, 2, 3, 13, N, None])
+def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None:
+    q, k, v = inputs(backend)
+    rule = Rule(0.4, mask=MASKS[name])
+    dense = attend(backend, q, k, v, rule)
+    weights, visible = backend.numpy(dense.weights), backend.numpy(dense.masked) != -np.inf
+    about = About(Pairs(TOKENS), SPECIAL)
+    tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
+    told: list[float] = []
+    mixed = stream(backend, q, k, v, rule, [tally, links, maps], about=about, rows=rows, progress=told.append)
+    np.testing.assert_allclose(backend.numpy(mixed), backend.numpy(dense.mixed), atol=1e-13)
+    expected = measure(weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL)
+    for metric, found in tally.result().items():
+        np.testing.assert_allclose(found.value, expected[metric].value, atol=1e-12, err_msg=metric)
+        np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
+        assert found.rows.tolist() == expected[metric].rows.tolist(), metric
+    for head, found_links in enumerate(links.found()):
+        flat = sorted(((-weights[head, i, j], i, j) for i in range(N) for j in range(N) if weights[head, i, j] > 0))[:8]
+        assert [(i, j) for i, j, _ in found_links] == [(i, j) for _, i, j in flat]
+    cell = np.array([[weights[:, i : i + 4, j : j + 4].max((1, 2)) for j in range(0, N, 4)] for i in range(0, N, 4)])
+    np.testing.assert_allclose(maps.values, cell.transpose(2, 0, 1), atol=1e-14)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+def test_the_comparison_notices_a_hidden_key_shown() -> None:
+    backend = BACKENDS[0]
+    q, k, v = inputs(backend)
+    rule = Rule(0.4, mask=Causal())
+    dense = attend(backend, q, k, v, replace(rule, mask=Window(None, 1)))
+    mixed = stream(backend, q, k, v, rule, [])
+    assert np.abs(mixed - dense.mixed).max() > 1e-3
+
+
+def test_sinks_take_their_share_of_every_row() -> None:
+    for backend in BACKENDS:
+        q, k, v = inputs(backend)
+        rule = Rule(0.4, mask=Causal(), sinks=backend.array(np.linspace(-2, 2, HEADS)))
+        dense = attend(backend, q, k, v, rule)
+        tally = Tally(HEADS, ("missing", "entropy", "confidence"), About())
+        stream(backend, q, k, v, rule, [tally], rows=5)
+        expected = measure(backend.numpy(dense.weights), np.tril(np.ones((N, N), bool)), metrics=("missing", "entropy", "confidence"))
+        for name, found in tally.result().items():
+            np.testing.assert_allclose(found.value, expected[name].value, atol=1e-12)
+        assert (tally.result()["missing"].value > 0.001).all()
+
+
+def test_float32_agrees_with_float64_to_single_precision() -> None:
+    single, double = TorchBackend("float32"), TorchBackend("float64")
+    found = []
+    for backend in (single, double):
+        tally = Tally(HEADS, tuple(METRICS), About(Pairs(TOKENS), SPECIAL))
+        stream(backend, *inputs(backend), Rule(0.4, mask=Causal()), [tally], about=tally.about, rows=7)
+        found.append(tally.result())
+    for name in METRICS:
+        np.testing.assert_allclose(found[0][name].value, found[1][name].value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_narrow_window_is_cut_into_blocks_about_as_wide_as_itself() -> None:
+    assert rows_of_block(Rule(1.0, mask=Window(99, 0)), 100_000, 100_000) == 100
+    assert rows_of_block(Rule(1.0), 100_000, 100_000) == (1 << 21) // 100_000
+    assert rows_of_block(Rule(1.0), 3, 3) == 3
