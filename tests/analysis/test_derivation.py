@@ -1,0 +1,83 @@
+"""One query's derivation: its numbers against loops, and against the run that it explains."""
+
+from typing import Any
+
+import numpy as np
+import oracles
+import pytest
+
+from attncli.analysis.derivation import derivation_document
+from attncli.arrays.backend import choose
+from attncli.attention.mask import AllOf, Causal, Mask, Padding, Window
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.model import Model
+from attncli.models.toy import Settings, seeded_model
+
+TEXT = "one two three four five six seven"
+
+
+def made(settings: Settings, dtype: str = "float64", backend: str = "numpy") -> Model:
+    return seeded_model(settings, 3, "seeded", tokenizer("word"), choose(backend, device=None, dtype=dtype))
+
+
+def derive(settings: Settings, query: int, head: int = 0, **options: str) -> dict[str, Any]:
+    model = made(settings, **options)
+    return derivation_document(model, TEXT, model.encode(TEXT), layer=0, head=head, query=query)
+
+
+def steps(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {step["step"]: step for step in document["steps"]}
+
+
+@pytest.mark.parametrize("mask", [Causal(), Window(2, 1), AllOf((Causal(), Padding(2)))])
+@pytest.mark.parametrize("query", [0, 3, 6])
+def test_scores_weights_and_output_agree_with_loops(mask: Mask, query: int) -> None:
+    document = derive(Settings(d_model=15, heads=3, mask=mask, softcap=2.0), query, head=1)
+    found = steps(document)
+    q, k, v = found["projections"]["q"].tolist(), found["projections"]["k"].tolist(), found["projections"]["v"].tolist()
+    raw = [oracles.dot(q, key) for key in k]
+    assert found["similarity"]["raw"] == pytest.approx(raw)
+    capped = [2.0 * np.tanh(score * 5**-0.5 / 2.0) for score in raw]
+    seen = found["scores"]["visible"].tolist()
+    weights = oracles.softmax(capped, seen)
+    assert found["softmax"]["weights"] == pytest.approx(weights)
+    assert found["output"]["output"] == pytest.approx([sum(w * row[at] for w, row in zip(weights, v, strict=True)) for at in range(5)])
+    assert np.allclose(document["matrices"]["weights"][query], weights)
+    assert document["agreement"] < 1e-12
+
+
+@pytest.mark.parametrize("position", ["none", "rope", "alibi", "sinusoidal"])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_every_step_follows_from_the_one_before(position: str, backend: str) -> None:
+    document = derive(Settings(d_model=22, d_k=6, d_v=7, position=position), 4, backend=backend)
+    found = steps(document)
+    assert np.allclose(found["similarity"]["products"].sum(axis=1), found["similarity"]["raw"])
+    bias = 0.0 if found["scores"]["bias"] is None else found["scores"]["bias"]
+    assert (found["scores"]["bias"] is None) == (position != "alibi")
+    assert np.allclose(found["scores"]["scores"], found["similarity"]["raw"] * found["scores"]["scale"] + bias)
+    softmax = found["softmax"]
+    assert np.allclose(np.asarray(softmax["exponentials"]) / softmax["sum"], softmax["weights"])
+    assert np.allclose(found["output"]["terms"].sum(axis=0), document["matrices"]["output"][4])
+    assert document["rotated"] == (position == "rope")
+
+
+def test_the_agreement_would_show_a_difference() -> None:
+    """The negative control: a run of other weights does not agree with these steps."""
+    from attncli.analysis.derivation import _agreement
+
+    right, wrong = derive(Settings(d_model=10), 2), derive(Settings(d_model=10, scale="none"), 2)
+    found = {"raw": np.zeros((1, 7, 7)), "weights": wrong["matrices"]["weights"][None], "mixed": wrong["matrices"]["output"][None]}
+    found["raw"][0, 2] = steps(right)["similarity"]["raw"]
+    assert _agreement(right["steps"], found, 2) > 1e-3
+
+
+def test_a_query_that_sees_nothing_has_no_weights() -> None:
+    document = derive(Settings(d_model=10, mask=Padding(7)), 1)
+    softmax = steps(document)["softmax"]
+    assert (softmax["highest"], softmax["sum"], softmax["weights"].tolist()) == (None, 0.0, [0.0] * 7)
+    assert steps(document)["output"]["output"].tolist() == [0.0] * 10
+    assert {"layer": 0, "head": 0, "query": 1} in document["empty_rows"]
+
+
+def test_float32_agrees_to_its_own_rounding() -> None:
+    assert derive(Settings(d_model=64), 5, dtype="float32")["agreement"] < 1e-5

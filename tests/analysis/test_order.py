@@ -1,0 +1,86 @@
+"""Order: permuted tokens, equal outputs without positions, unequal ones with them; softmax by rows and at once."""
+
+import numpy as np
+import oracles
+import pytest
+
+from attncli.analysis.order import order_document, order_of, reversed_order
+from attncli.analysis.whole import matrix_softmax_document
+from attncli.arrays.backend import choose
+from attncli.attention.mask import Causal
+from attncli.errors import InputError
+from attncli.inputs.token import Token
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.model import Model
+from attncli.models.toy import Settings, seeded_model
+
+
+def made(position: str = "none", causal: bool = False, dtype: str = "float64") -> Model:
+    settings = Settings(d_model=22, heads=11, d_k=4, d_v=3, position=position)
+    settings = Settings(**{**vars(settings), "mask": Causal()}) if causal else settings
+    return seeded_model(settings, 1, "seeded", tokenizer("char"), choose("numpy", device=None, dtype=dtype))
+
+
+def test_without_positions_outputs_move_with_their_tokens() -> None:
+    model = made()
+    tokens = model.encode("我爱你们呀")
+    document = order_document([model], "我爱你们呀", tokens, [3, 0, 4, 1, 2])
+    (row,) = document["rows"]
+    assert row["equal"]
+    assert row["max_difference"] < 1e-14
+    assert [token["text"] for token in document["moved"]] == ["们", "我", "呀", "爱", "你"]
+
+
+@pytest.mark.parametrize(("position", "causal"), [("sinusoidal", False), ("learned", False), ("rope", False), ("alibi", False), ("none", True)])
+def test_positions_and_masks_see_the_order(position: str, causal: bool) -> None:
+    model = made(position, causal)
+    (row,) = order_document([model], "我爱你们呀", model.encode("我爱你们呀"), [3, 0, 4, 1, 2])["rows"]
+    assert not row["equal"]
+    assert row["max_difference"] > 1e-3
+    assert row["max_difference"] == max(row["per_token"])
+
+
+def test_symmetric_alibi_cannot_see_a_reversal() -> None:
+    model = made("alibi")
+    tokens = model.encode("我爱你")
+    document = order_document([model], "我爱你", tokens, reversed_order(tokens))
+    assert document["rows"][0]["equal"]
+    assert document["reversed"]
+
+
+def test_per_token_belongs_to_the_token() -> None:
+    model = made("sinusoidal")
+    tokens = model.encode("abc")
+    document = order_document([model], "abc", tokens, [1, 0, 2])
+    outputs = [np.asarray(next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"]) for order in ("abc", "bac")]
+    expected = [np.abs(outputs[0][at] - outputs[1][place]).max() for at, place in ((0, 1), (1, 0), (2, 2))]
+    assert document["rows"][0]["per_token"] == pytest.approx(expected)
+
+
+def test_special_tokens_stay() -> None:
+    tokens = [Token(0, "[CLS]", 1, None, None, special=True), *(Token(at, text, at, 0, 1) for at, text in enumerate("ab", 1)), Token(3, "[SEP]", 2, None, None, special=True)]
+    assert reversed_order(tokens) == [0, 2, 1, 3]
+
+
+def test_another_text_must_hold_the_same_tokens() -> None:
+    model = made()
+    first = model.encode("abab")
+    assert order_of(first, model.encode("bbaa")) == [1, 3, 0, 2]
+    for other in ("abaa", "aba", "ababc"):
+        with pytest.raises(InputError):
+            order_of(first, model.encode(other))
+    with pytest.raises(InputError):
+        order_document([model], "abab", first, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_and_whole_matrix_agree_with_loops(causal: bool) -> None:
+    model = made(causal=causal)
+    document = matrix_softmax_document(model, "abcde", model.encode("abcde"), layer=0, head=3)
+    scores = document["scores"]
+    seen = np.isfinite(scores)
+    for row in range(5):
+        assert document["rows"][row] == pytest.approx(oracles.softmax(scores[row].tolist(), seen[row].tolist()))
+    whole = oracles.softmax(scores.reshape(-1).tolist(), seen.reshape(-1).tolist())
+    assert document["whole"].reshape(-1) == pytest.approx(whole)
+    assert document["row_sums"] == pytest.approx(document["whole"].sum(axis=1))
