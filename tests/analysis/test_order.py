@@ -31,7 +31,9 @@ def test_without_positions_outputs_move_with_their_tokens() -> None:
     assert [token["text"] for token in document["moved"]] == ["们", "我", "呀", "爱", "你"]
 
 
-@pytest.mark.parametrize(("position", "causal"), [("sinusoidal", False), ("learned", False), ("rope", False), ("alibi", False), ("none", True)])
+@pytest.mark.parametrize(
+    ("position", "causal"), [("sinusoidal", False), ("learned", False), ("rope", False), ("alibi", False), ("none", True)]
+)
 def test_positions_and_masks_see_the_order(position: str, causal: bool) -> None:
     model = made(position, causal)
     (row,) = order_document([model], "我爱你们呀", model.encode("我爱你们呀"), [3, 0, 4, 1, 2])["rows"]
@@ -52,13 +54,20 @@ def test_per_token_belongs_to_the_token() -> None:
     model = made("sinusoidal")
     tokens = model.encode("abc")
     document = order_document([model], "abc", tokens, [1, 0, 2])
-    outputs = [np.asarray(next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"]) for order in ("abc", "bac")]
+    outputs = [
+        np.asarray(next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"])
+        for order in ("abc", "bac")
+    ]
     expected = [np.abs(outputs[0][at] - outputs[1][place]).max() for at, place in ((0, 1), (1, 0), (2, 2))]
     assert document["rows"][0]["per_token"] == pytest.approx(expected)
 
 
 def test_special_tokens_stay() -> None:
-    tokens = [Token(0, "[CLS]", 1, None, None, special=True), *(Token(at, text, at, 0, 1) for at, text in enumerate("ab", 1)), Token(3, "[SEP]", 2, None, None, special=True)]
+    tokens = [
+        Token(0, "[CLS]", 1, None, None, special=True),
+        *(Token(at, text, at, 0, 1) for at, text in enumerate("ab", 1)),
+        Token(3, "[SEP]", 2, None, None, special=True),
+    ]
     assert reversed_order(tokens) == [0, 2, 1, 3]
 
 

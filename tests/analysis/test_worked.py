@@ -47,7 +47,10 @@ def test_the_gradient_is_that_of_the_matrix() -> None:
     matrix = np.diag(weights) - np.outer(weights, weights)
     step = 1e-6
     measured = np.array(
-        [[(oracles.softmax([s + step * (at == j) for at, s in enumerate(scores)], [True] * 5)[i] - weights[i]) / step for j in range(5)] for i in range(5)]
+        [
+            [(oracles.softmax([s + step * (at == j) for at, s in enumerate(scores)], [True] * 5)[i] - weights[i]) / step for j in range(5)]
+            for i in range(5)
+        ]
     )
     assert np.allclose(matrix, measured, atol=1e-5)
     assert worked.gradient == pytest.approx(np.linalg.norm(matrix))

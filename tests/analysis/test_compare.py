@@ -1,0 +1,140 @@
+"""Comparisons: every number against loops, signs, alignment, what moved."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attncli.analysis.align import align
+from attncli.analysis.compare import compare_document, jensen_shannon
+from attncli.analysis.running import Wanted, run_document
+from attncli.arrays.backend import choose
+from attncli.attention.mask import Everywhere, Mask, Window
+from attncli.errors import InputError
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.toy import Settings, seeded_model
+
+TEXT = "one two three four five"
+
+
+def run(text: str = TEXT, *, mask: Mask | None = None, seed: int = 0, heads: int = 2, scale: str = "sqrt-dk") -> dict[str, Any]:
+    settings = Settings(d_model=10, heads=heads, mask=mask or Everywhere(), scale=scale)
+    model = seeded_model(settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
+    return run_document(model, text, model.encode(text), Wanted())
+
+
+def compared(a: dict[str, Any], b: dict[str, Any], top: int = 9) -> dict[str, Any]:
+    return compare_document(a, b, names=("a", "b"), top=top)
+
+
+def divergence(p: list[float], q: list[float]) -> float:
+    """Jensen–Shannon divergence in nats, term by term."""
+    total = 0.0
+    for x, y in zip(p, q, strict=True):
+        middle = (x + y) / 2
+        total += (x * math.log(x / middle) if x else 0.0) / 2 + (y * math.log(y / middle) if y else 0.0) / 2
+    return total
+
+
+def test_differences_are_b_minus_a() -> None:
+    a, b = run(), run(seed=1)
+    found = compared(a, b)
+    for at, head in enumerate(found["heads"]):
+        left, right = (side["layers"][0]["heads"][at]["weights"] for side in (a, b))
+        assert np.allclose(head["difference"], right - left)
+        assert head["mean_difference"] == pytest.approx(np.abs(right - left).mean())
+        most = head["max_difference"]
+        assert most["value"] == pytest.approx((right - left)[most["query"], most["key"]])
+        assert abs(most["value"]) == pytest.approx(np.abs(right - left).max())
+        assert head["js"] == pytest.approx(np.mean([divergence(p, q) for p, q in zip(left.tolist(), right.tolist(), strict=True)]))
+    assert found["differs"] == ["weights"]
+
+
+def test_a_run_and_itself_differ_in_nothing() -> None:
+    found = compared(run(), run())
+    assert (found["summary"]["max_difference"], found["summary"]["js"], found["moved"], found["differs"]) == (0.0, 0.0, [], [])
+
+
+def test_the_golden_divergence() -> None:
+    g = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
+    uniform = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
+    assert jensen_shannon(g, uniform).mean() == pytest.approx(0.015352, abs=1e-6)
+    assert jensen_shannon(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))[0] == pytest.approx(math.log(2))
+
+
+def test_weight_kept_output_error_and_pairs_of_a_sparse_mask() -> None:
+    a, b = run(heads=1), run(heads=1, mask=Window(1, 0))
+    (head,) = compared(a, b)["heads"]
+    weights, outputs = a["layers"][0]["heads"][0]["weights"], [side["layers"][0]["heads"][0]["output"] for side in (a, b)]
+    kept = sum(weights[i, j] for i in range(5) for j in range(5) if i - 1 <= j <= i)
+    assert head["kept"] == pytest.approx(kept / 5)
+    assert head["pairs"] == {"a": 25, "b": 9}
+    assert head["output_error"] == pytest.approx(np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0]))
+    assert np.isnan(head["weights_b"][0, 1:]).all()
+    assert not np.isnan(head["difference"]).any()
+    assert head["js_rows"] == 5
+
+
+def test_texts_are_compared_where_their_tokens_agree() -> None:
+    a, b = run("the red cat sat", heads=1), run("the cat sat down", heads=1)
+    found = compared(a, b)
+    assert found["aligned"] == [[0, 0], [2, 1], [3, 2]]
+    assert found["only"] == {"a": [1], "b": [3]}
+    (head,) = found["heads"]
+    left, right = (side["layers"][0]["heads"][0]["weights"] for side in (a, b))
+    assert np.allclose(head["difference"], right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])])
+    assert head["outside"]["a"] == pytest.approx(left[[0, 2, 3], 1].mean())
+    assert head["outside"]["b"] == pytest.approx(right[[0, 1, 2], 3].mean())
+    rows = [divergence([*left[i, [0, 2, 3]], left[i, 1]], [*right[k, [0, 1, 2]], right[k, 3]]) for i, k in ((0, 0), (2, 1), (3, 2))]
+    assert head["js"] == pytest.approx(np.mean(rows))
+
+
+def test_what_moved_is_sorted_by_size_and_keeps_its_sign() -> None:
+    found = compared(run(), run(seed=1), top=200)
+    sizes = [abs(one["difference"]) for one in found["moved"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 2 * 25
+    for one in found["moved"]:
+        assert one["difference"] == pytest.approx(one["b"] - one["a"])
+    assert found["moved"][0]["difference"] == found["summary"]["max_difference"]
+
+
+def test_saved_runs_compare_like_fresh_ones() -> None:
+    import json
+
+    from attncli.render.records import json_bytes
+
+    a, b = run(), run(mask=Window(1, 0))
+    saved = compared(*(json.loads(json_bytes(side)) for side in (a, b)))
+    fresh = compared(a, b)
+    for left, right in zip(saved["heads"], fresh["heads"], strict=True):
+        assert left["js"] == pytest.approx(right["js"])
+        assert left["pairs"] == right["pairs"]
+        assert np.allclose(left["difference"], right["difference"])
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(InputError, match="no token in common"):
+        compared(run("a b"), run("c d"))
+    with pytest.raises(InputError, match="different numbers of heads: 2 and 5"):
+        compared(run(), run(heads=5))
+    with pytest.raises(InputError, match=r"attn\.heads"):
+        compared(run(), {**run(), "schema": "attn.heads/1"})
+    with pytest.raises(InputError, match="some queries"):
+        compared(run(), {**run(), "queries": [1]})
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
+def test_alignments_are_equal_tokens_in_order(a: list[str], b: list[str]) -> None:
+    found = align(a, b)
+    assert [a[at] for at in found.a] == [b[at] for at in found.b]
+    assert list(found.a) == sorted(set(found.a))
+    assert list(found.b) == sorted(set(found.b))
+    assert sorted([*found.a, *found.only_a]) == list(range(len(a)))
+    assert sorted([*found.b, *found.only_b]) == list(range(len(b)))
+    if a == b:
+        assert found.only_a == ()

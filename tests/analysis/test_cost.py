@@ -1,0 +1,87 @@
+"""Costs: formulas against counting, memory, models, growth."""
+
+import oracles
+import pytest
+
+from attncli.analysis.cost import Sizes, cost_document, growth, lengths, variants
+from attncli.analysis.timing import measure
+from attncli.arrays.backend import choose
+from attncli.attention.mask_spec import parse
+from attncli.errors import LimitError, UsageError
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.toy import Settings, seeded_model
+
+SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse("dilated:6,2"),))
+
+
+def by_name(sizes: Sizes) -> dict[str, dict[str, object]]:
+    return {variant["name"]: variant for variant in variants(sizes)}
+
+
+def test_pairs_and_products_agree_with_loops() -> None:
+    found = by_name(SIZES)
+    sees = {"full": lambda i, j: True, "causal": oracles.causal, "window": oracles.decoder_window(4), "mask": oracles.dilated(6, 2)}
+    for name, see in sees.items():
+        pairs = sum(see(i, j) for i in range(23) for j in range(23))
+        assert found[name]["pairs"] == pairs
+        assert found[name]["multiply_adds"] == sum(7 + 5 for _ in range(pairs)) * 3
+
+
+def test_a_thousand_tokens_make_a_million_pairs() -> None:
+    assert by_name(Sizes(1000, 512, 8, 64, 64))["full"]["pairs"] == 1_000_000
+
+
+def test_memory_at_once_and_by_rows() -> None:
+    found = by_name(SIZES)
+    assert found["full"]["score_bytes"] == 3 * 23 * 23 * 4
+    assert found["full"]["streamed_bytes"] == 3 * 5 * 23 * 4
+    assert found["window"]["streamed_bytes"] == 3 * 5 * (4 + 4) * 4
+    assert found["rnn"]["streamed_bytes"] == 21 * 4
+
+
+def test_what_must_wait() -> None:
+    found = by_name(SIZES)
+    assert (found["full"]["steps"], found["rnn"]["steps"], found["rnn"]["path"]) == (1, 23, 23)
+    # a token is reached over 3 positions a layer
+    assert found["window"]["path"] == 8
+
+
+def test_growth_is_quadratic_for_full_and_linear_for_the_rest() -> None:
+    rows = growth(Sizes(4096, 64, 4, 16, 16))
+    assert 4096 in [row["n"] for row in rows]
+    first, last = rows[-2]["multiply_adds"], rows[-1]["multiply_adds"]
+    assert last["full"] == 4 * first["full"]
+    assert last["rnn"] == 2 * first["rnn"]
+    assert last["window"] / first["window"] == pytest.approx(2, rel=0.01)
+    assert lengths(1)[0] == 1
+    assert min(lengths(1000)) >= 8
+
+
+def test_a_models_layers_and_total() -> None:
+    model = seeded_model(
+        Settings(d_model=24, heads=4, mask=parse("window:3")), 0, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float32")
+    )
+    document = cost_document(Sizes(11, 24, 4, 6, 6), model=model)
+    (layer,) = document["layers"]
+    pairs = sum(oracles.decoder_window(3)(i, j) for i in range(11) for j in range(11))
+    assert (layer["pairs"], layer["multiply_adds"]) == (pairs, 4 * pairs * 12)
+    assert layer["projections"] == 11 * 24 * 24 * 4 == document["projections"]
+    assert layer["cache_bytes"] == 4 * 11 * 12 * 4
+    assert document["total"]["multiply_adds"] == layer["multiply_adds"]
+
+
+def test_times_come_with_their_computed_ratio() -> None:
+    found = measure(Sizes(n=37, d_model=8, heads=2, d_k=4, d_v=4, window=4, rows=16))
+    assert [row["name"] for row in found if row["backend"] == "numpy"] == ["full", "streamed", "causal", "window", "rnn"]
+    assert {row["backend"] for row in found} == {"numpy", "torch"}
+    for row in found:
+        assert row["seconds"] > 0
+    causal = next(row for row in found if row["name"] == "causal")
+    assert causal["computed"] == pytest.approx(38 / (2 * 37))
+
+
+def test_impossible_sizes_are_refused() -> None:
+    with pytest.raises(UsageError):
+        cost_document(Sizes(0, 8, 1, 8, 8))
+    with pytest.raises(LimitError):
+        measure(Sizes(10**6, 512, 8, 64, 64))
