@@ -44,7 +44,9 @@ class _Ends:
                 weights = backend.numpy(block.stages["weights"][..., query - block.start, :])
                 row, seen = (np.zeros((weights.shape[0], block.high), dtype) for dtype in (np.float64, bool))
                 row[:, block.low :] = weights
-                shown = True if block.seen is None else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
+                shown = (
+                    True if block.seen is None else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
+                )
                 seen[:, block.low :] = shown
                 self.rows[query], self.seen[query] = (_fit(part, self._keys) for part in (row, seen))
 
@@ -92,7 +94,8 @@ def _row(held: _Ends, queries: Sequence[int], words: Words | None) -> tuple[np.n
     if words is None:
         return row[:, 0], seen[:, 0]
     looking = np.maximum((row.sum(-1) > 0).sum(-1), 1)[:, None]
-    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, np.logical_or.reduceat(seen, words.starts, axis=-1).any(1)
+    shown: np.ndarray[Any, Any] = np.add.reduceat(seen.any(1), words.starts, axis=-1) > 0
+    return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, shown
 
 
 def _place(row: np.ndarray[Any, Any], seen: np.ndarray[Any, Any], key: int) -> Document:

@@ -62,11 +62,12 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     spans = list(words(text))
     starts_of = np.array([start for start, _ in spans], np.int64)
     starts = [at for at, token in enumerate(tokens) if at == 0 or not _joined(tokens[at - 1], token, text, spans, starts_of)]
-    ends = [*starts[1:], len(tokens)]
-    found = []
+    ends = [*starts, len(tokens)][1:]
+    found: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
         piece, last = tokens[first], tokens[stop - 1]
-        shown = piece.text if stop == first + 1 or piece.start is None or last.end is None else text[piece.start : last.end].strip()
+        covered = "" if piece.start is None or last.end is None or piece.special or piece.part else text[piece.start : last.end].strip()
+        shown = covered or piece.text
         found.append(Token(index, shown, piece.id if stop == first + 1 else None, piece.start, last.end, piece.special, piece.part))
     return Words(tuple(found), np.array(starts, np.int64), len(tokens))
 

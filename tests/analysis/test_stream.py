@@ -62,7 +62,7 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None
         np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
         assert found.rows.tolist() == expected[metric].rows.tolist(), metric
     for head, found_links in enumerate(links.found()):
-        flat = sorted(((-weights[head, i, j], i, j) for i in range(N) for j in range(N) if weights[head, i, j] > 0))[:8]
+        flat = sorted((-weights[head, i, j], i, j) for i in range(N) for j in range(N) if weights[head, i, j] > 0)[:8]
         assert [(i, j) for i, j, _ in found_links] == [(i, j) for _, i, j in flat]
     cell = np.array([[weights[:, i : i + 4, j : j + 4].max((1, 2)) for j in range(0, N, 4)] for i in range(0, N, 4)])
     np.testing.assert_allclose(maps.values, cell.transpose(2, 0, 1), atol=1e-14)

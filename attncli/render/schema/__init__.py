@@ -12,6 +12,7 @@ from typing import Any
 MODULES = {
     "attn.run/1": "run",
     "attn.heads/1": "heads",
+    "attn.find/1": "find",
     "attn.tokens/1": "tokens",
     "attn.weights/1": "weights",
     "attn.tensors/1": "tensors",

@@ -1,0 +1,83 @@
+"""`attn find`: which heads send one token to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli import answer, request
+from attncli.cli.options import (
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.inputs.text import Text
+    from attncli.models.model import Model
+
+HEADS = 8
+
+
+def find(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("svg", "scale_colors")],
+    start: Annotated[
+        str | None, option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
+    ] = None,
+    end: Annotated[str | None, option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")] = None,
+    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sums to it, means from it.", panel=TEXT)] = False,
+) -> None:
+    """Find the heads that send one token to another, ranked by weight.
+
+    attn find "The animal didn't cross the street because it was too tired" --from it --to animal
+
+    attn find --model minilm "The animal didn't cross …" --from it --to animal --top 5
+    """
+    from attncli.render.screens.find import PARTS, find_rows, find_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    if start is None or end is None:
+        raise UsageError("attn find needs two tokens", expected="--from TOK and --to TOK", hint="attn find TEXT --from it --to animal")
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
+
+    def documents() -> Iterator[Mapping[str, Any]]:
+        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+            with request.told_where(found):
+                yield _document(environment, loaded, found, model, (start, end), words=words)
+
+    answer.give(documents(), find_screen, find_rows, output, environment, how)
+
+
+def _document(
+    environment: Environment, model: Model, text: Text, asked: ModelOptions, ends: tuple[str, str], *, words: bool
+) -> Mapping[str, Any]:
+    from attncli.analysis.find import Sought, find_document
+    from attncli.analysis.words import merged_words
+
+    tokens = request.tokens_of(model, text)
+    merged = merged_words(tokens, text.text) if words else None
+    named = tokens if merged is None else merged.words
+    places = [request.query_index(environment, named, reference) for reference in ends]
+    layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
+    heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    return find_document(model, text.text, tokens, Sought(places[0], places[1], layers, heads), words=merged)
+
+
+app = command_app(find)

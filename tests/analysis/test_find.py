@@ -1,0 +1,67 @@
+"""`attn find`: ranks of heads against the whole weight matrices."""
+
+from __future__ import annotations
+
+import jsonschema
+import numpy as np
+import pytest
+from asking import ask
+
+from attncli.analysis import find as finding
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.attention.mask import Causal
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.toy import Settings, seeded_model
+from attncli.render.schema import SCHEMAS
+
+TEXT = "The animal didn't cross the street because it was too tired"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(d_model=30, heads=5, mask=Causal()) if causal else Settings(d_model=30, heads=5)
+    model = seeded_model(settings, 7, "seeded", tokenizer("word"), NumpyBackend("float64"))
+    tokens = model.encode(TEXT)
+    (trace,) = model.trace(tokens)
+    weights = trace.stages["weights"]
+    for rows in (1, 4, 100):
+        monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
+        document = finding.find_document(model, TEXT, tokens, finding.Sought(7, 1))
+        assert [row["weight"] for row in document["heads"]] == pytest.approx(sorted(weights[:, 7, 1].tolist(), reverse=True))
+        for row in document["heads"]:
+            head = weights[row["head"]]
+            assert row["rank"] == 1 + int((head[7] > head[7, 1] + 1e-12).sum())
+            assert row["visible"] == (8 if causal else 11)
+            assert row["top_key"] == int(np.argmax(head[7]))
+            assert row["reverse"]["weight"] == pytest.approx(head[1, 7])
+            assert (row["reverse"]["rank"] is None) == causal
+
+
+def test_words_are_merged_before_they_are_sought() -> None:
+    answer = ask("find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json", "--precision", "6")
+    run = ask("run", "ab cd", "--tokenizer", "char", "--num-heads", "8", "--json")
+    assert answer.code == 0, answer.err
+    assert [token["text"] for token in answer.json["tokens"]] == ["ab", " ", "cd"]
+    heads = {row["head"]: row["weight"] for row in answer.json["heads"]}
+    for head in run.json["layers"][0]["heads"]:
+        weights = np.array(head["weights"])
+        assert heads[head["head"]] == pytest.approx((weights[:2, 3:].sum(-1)).mean(), abs=1e-6)
+
+
+def test_the_document_is_valid_and_the_screen_fits() -> None:
+    command = ("find", TEXT, "--from", "it", "--to", "animal")
+    jsonschema.validate(ask(*command, "--json").json, SCHEMAS["attn.find/1"])
+    for width in (60, 80, 200):
+        screen = ask(*command, width=width)
+        assert screen.code == 0
+        assert max(map(len, screen.out.splitlines())) <= width
+        assert "7 it → 1 animal" in screen.out
+    assert ask(*command, "--ascii").out.isascii()
+    plain = ask(*command, "--plain").out.splitlines()
+    assert plain[0].split("\t")[:4] == ["layer", "head", "weight", "rank"]
+    assert len(plain) == 9
+
+
+def test_refusals() -> None:
+    assert ask("find", TEXT, "--from", "it").code == 2
+    assert ask("find", TEXT, "--from", "it", "--to", "cat").code == 3
