@@ -1,0 +1,43 @@
+"""Named streams of random numbers: the same everywhere, independent of each other, and of the promised shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracles
+
+from attncli.attention.chance import integers, normal, uniform
+
+
+def test_the_stream_is_what_its_documentation_says():
+    assert integers(7, "q.weight", 5).tolist() == oracles.stream(7, "q.weight", 5)
+    assert integers(0, "词", 3).tolist() == oracles.stream(0, "词", 3)
+    assert integers(0, "\ud800", 3).dtype == np.uint32
+
+
+def test_numbers_that_must_never_change():
+    assert integers(0, "q.weight", 3).tolist() == [3944175402, 1643380059, 1973277023]
+    assert uniform(0, "q.weight", (3,)).tolist() == [1.4491199254989624, -0.4065842628479004, -0.14050617814064026]
+
+
+def test_more_numbers_begin_with_the_fewer_and_streams_do_not_touch():
+    assert np.array_equal(integers(1, "a", 3), integers(1, "a", 1000)[:3])
+    for other in (integers(2, "a", 99), integers(1, "b", 99), integers(-1, "a", 99)):
+        assert not np.intersect1d(integers(1, "a", 99), other).size
+
+
+def test_uniform_has_the_deviation_asked_for_and_is_bounded():
+    found = uniform(3, "x", (100, 200), 0.25)
+    assert found.dtype == np.float32
+    assert abs(found.mean()) < 0.005
+    assert abs(found.std() - 0.25) < 0.002
+    assert np.abs(found).max() <= 0.25 * 3**0.5
+    assert uniform(3, "x", (0, 5)).shape == (0, 5)
+
+
+def test_normal_has_four_right_moments():
+    found = normal(3, "x", (200, 211)).astype(float)
+    assert abs(found.mean()) < 0.02
+    assert abs(found.std() - 1) < 0.02
+    assert abs((found**3).mean()) < 0.05
+    assert abs((found**4).mean() - 3) < 0.15
+    assert np.isfinite(found).all()
