@@ -6,11 +6,13 @@ the depth. Which tensor plays which role is the business of `models/families`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from attncli.attention.mask import Everywhere, Mask
+from attncli.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ class QkNorm:
 class Attention:
     """One multi-head attention. Also called MHA, MQA (kv_heads = 1) or GQA (1 < kv_heads < heads).
 
-    scale: the number that multiplies q·k. softcap: None or the bound of the soft cap.
+    scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
+    Raises UsageError for another softcap.
     """
 
     heads: int
@@ -141,6 +144,10 @@ class Attention:
     qk_norm: QkNorm | None = None
     softcap: float | None = None
     sinks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
+            raise UsageError(f"softcap is {self.softcap}", expected="a positive number")
 
 
 Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu"]

@@ -43,7 +43,9 @@ def check(asked: OutputOptions, environment: Environment, *, parts: Sequence[str
                 raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
     size(asked.max_output, "--max-output")
     shown(asked, parts)
-    environment.quiet = asked.quiet
+    if asked.quiet and asked.verbose:
+        raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
+    environment.quiet, environment.verbose = asked.quiet, asked.verbose
 
 
 def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:

@@ -61,7 +61,9 @@ def heads(
 
     def documents() -> Iterator[Mapping[str, Any]]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
-            yield _document(loaded, found, model, compute, output, metric or (), all_links)
+            with request.told_where(found):
+                document = _document(loaded, found, model, compute, output, metric or (), all_links)
+            yield document
 
     answer.give(documents(), heads_screen, heads_rows, output, environment, how)
 

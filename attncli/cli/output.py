@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import EBADF
 from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from time import perf_counter
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from attncli.errors import AttnError, ExitCode, LimitError
+
+if TYPE_CHECKING:
+    from attncli.models.model import Model
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
@@ -36,7 +40,10 @@ class Environment:
     height: int | None = None
     debug: bool = False
     quiet: bool = False
+    verbose: bool = False
     machine: bool = False  # a machine reads the answer: errors are told as JSON
+    started: float = field(default_factory=perf_counter)
+    models: list[Model] = field(default_factory=list)  # those that the command loaded
 
     @classmethod
     def of_process(cls) -> Environment:
@@ -194,6 +201,10 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         from attncli.cli.misuse import misuse
 
         raise misuse(error) from error
+    if environment.verbose:
+        from attncli.cli.effort import effort
+
+        environment.note(effort(environment.models, environment.started))
     return ended if isinstance(ended, int) else ExitCode.OK
 
 

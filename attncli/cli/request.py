@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
-from attncli.errors import InputError, LimitError, UsageError
+from attncli.errors import AttnError, InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,8 +52,23 @@ def one_text(environment: Environment, asked: TextOptions) -> Text:
     found = texts(environment, asked)
     first = next(found)
     if next(found, None) is not None:
-        raise UsageError("--lines gave more than one text", expected="one text for this command", hint="attn run --lines --ndjson")
+        raise UsageError(
+            "--lines gave more than one text, and this takes one",
+            expected="one text",
+            hint="--ndjson in place of --json: one document a line",
+        )
     return first
+
+
+@contextmanager
+def told_where(text: Text) -> Iterator[None]:
+    """Errors of the block that name no place get the line or file that the text came from."""
+    try:
+        yield
+    except AttnError as error:
+        if not error.where and text.origin not in ("argument", "sample", "ids"):
+            error.where = text.origin
+        raise
 
 
 def tokens_of(model: Model, text: Text) -> list[Token]:
@@ -73,14 +89,19 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | 
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UsageError(f"--{what} {part.strip()!r} is no number or range", expected=f"0 to {count - 1}, such as 0, 0,2 or 1-3")
+            raise UsageError(f"--{what} {part.strip()!r} is no number or range", expected=_choice(what, count))
         ends = (int(first), int(last) if dash else int(first))
         if max(ends) >= count:
-            raise InputError(f"there is no {what} {max(ends)}", expected=f"0 to {count - 1} ({count} {what}s, counted from 0)")
+            raise InputError(f"there is no {what} {max(ends)}", expected=_choice(what, count))
         if ends[0] > ends[1]:
             raise UsageError(f"--{what} {part.strip()!r} runs backwards", expected=f"--{what} {last}-{first}")
         found.update(range(ends[0], ends[1] + 1))
     return sorted(found)
+
+
+def _choice(what: str, count: int) -> str:
+    """The layers or heads there are."""
+    return f"0, the only {what}" if count == 1 else f"0 to {count - 1}: {count} {what}s, counted from 0, such as 0 or 0-{count - 1}"
 
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
@@ -114,12 +135,17 @@ def model(
     """
     name = asked.model or default_model(environment, asked)
     if name is not None:
-        return _checkpoint(environment, name, asked, attention, compute, tokenizer)
-    if asked.weights is not None:
+        found = _checkpoint(environment, name, asked, attention, compute, tokenizer)
+    elif asked.weights is not None:
         from attncli.cli.weight_option import file_model
 
-        return file_model(environment, asked, asked.weights, attention, compute, tokenizer or "word")
-    return _toy(environment, asked, attention, compute, tokenizer or "word", heads)
+        found = file_model(environment, asked, asked.weights, attention, compute, tokenizer or "word")
+    else:
+        from attncli.cli.seeded_option import seeded
+
+        found = seeded(environment, asked, attention, compute, tokenizer or "word", heads)
+    environment.models.append(found)
+    return found
 
 
 def default_model(environment: Environment, asked: ModelOptions) -> str | None:
@@ -184,32 +210,6 @@ def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, str]:
     return int(told), "seeded"
 
 
-def _toy(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str, heads: int
-) -> Model:
-    from attncli.arrays.backend import choose
-    from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.toy import Settings, seeded_model
-
-    seed, source = seed_of(asked, environment)
-    settings = Settings(
-        d_model=64 if asked.d_model is None else asked.d_model,
-        heads=heads if asked.num_heads is None else asked.num_heads,
-        d_k=asked.d_k,
-        d_v=asked.d_v,
-        bias=bool(asked.bias),
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        output_projection=asked.output_projection,
-        position=attention.position or "none",
-        scale=attention.scale or "sqrt-dk",
-        softcap=attention.softcap,
-        mask=mask(attention.mask, seed),
-    )
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=embeddings(asked))
-
-
 def embeddings(asked: ModelOptions) -> NDArray | None:
     """The matrix that `--embeddings` names, None without it."""
     if asked.embeddings is None:
@@ -261,14 +261,7 @@ def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
         from attncli.render.numbers import size_words
 
         raise LimitError(
-            f"this run would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} ({limit.source})",
+            f"this would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} ({limit.source})",
             expected="less work, or a higher --max-memory",
             hint=hint,
         )
-
-
-def free_memory() -> int:
-    """Bytes that this process may still take."""
-    from attncli.models.machine import free_memory as found
-
-    return found().bytes

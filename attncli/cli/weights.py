@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import MODEL, TEXT, ModelOptions, OutputOptions, TableOutput, command_app, option
+from attncli.cli.options import MODEL, TEXT, ComputeOptions, ModelOptions, OutputOptions, TableOutput, command_app, option
 from attncli.cli.output import Environment
-from attncli.errors import LimitError, UsageError
+from attncli.cli.seeded_option import refuse_sizes
+from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
-    from attncli.models.toy import Settings
 
 File = Annotated[Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False)]
 Written = Annotated[Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False)]
@@ -58,15 +58,14 @@ def init(
     environment: Environment = ctx.obj
     answer.check(output, environment)
     from attncli.inputs.tensors import check_writable_format
-    from attncli.models.toy import Settings, spec_of
+    from attncli.models.toy import Settings
 
     check_writable_format(file)
     drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
         d_model=d_model, heads=num_heads, d_k=d_k, d_v=d_v, bias=bias, layer_norm=layer_norm, output_projection=output_projection
     )
-    spec_of(settings)
-    _refuse_too_large(settings)
+    refuse_sizes(settings, ComputeOptions())
     from attncli.models.stored import seeded_file, write_weight_file
 
     words = [] if embedding_for is None else _words(tokenizer, embedding_for)
@@ -135,15 +134,6 @@ def _words(tokenizer: str, text: str) -> list[str]:
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
     return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))
-
-
-def _refuse_too_large(settings: Settings) -> None:
-    needed = settings.heads * settings.d_model * 2 * (settings.head_dim + settings.v_dim) * 4 * 3  # drawn as integers, then float64
-    limit = request.free_memory()
-    if needed > limit:
-        raise LimitError(
-            f"these weights would take about {needed / 1e9:,.1f} GB to make, {limit / 1e9:,.1f} GB are free", expected="smaller sizes"
-        )
 
 
 app = command_app(init, show, convert, help="Write, list and convert weight files.")

@@ -66,8 +66,8 @@ class Settings:
 
 def spec_of(settings: Settings) -> Spec:
     """The Spec of the toy model. Raises UsageError for sizes that do not fit together."""
-    for name, value in (("d_model", settings.d_model), ("heads", settings.heads), ("d_k", settings.head_dim), ("d_v", settings.v_dim)):
-        if value < 1:
+    for name, value in (("d_model", settings.d_model), ("num_heads", settings.heads), ("d_k", settings.d_k), ("d_v", settings.d_v)):
+        if value is not None and value < 1:
             raise UsageError(f"{name} is {value}", expected="a whole number, at least 1")
     if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
@@ -148,6 +148,12 @@ def _position(name: str, d_k: int) -> Position:
             return None
         case _:
             raise UsageError(f"unknown position encoding {name!r}", expected="none, sinusoidal, rope, rope:THETA, alibi or learned")
+
+
+def drawing_bytes(settings: Settings) -> int:
+    """About how much memory it takes to draw the weights: as integers first, then as float64."""
+    entries = settings.d_model * settings.heads * (2 * settings.head_dim + settings.v_dim * (1 + settings.projects))
+    return entries * 12
 
 
 def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, Any]]:

@@ -51,7 +51,7 @@ def _wanted(part: str, document: Document, view: View) -> bool:
         case "shapes":
             return not several
         case "maps":
-            return 1 < len(_heads(document)) <= MAPS
+            return bool(document.get("maps")) or 1 < len(_heads(document)) <= MAPS
         case "average":
             return "average" in document and len(document.get("overview", ())) > 1
         case "scores" | "weights" | "output":
@@ -92,13 +92,18 @@ def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
 
 def maps_part(document: Document, view: View) -> Lines:
     """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
-    held = [(layer, head) for layer, head in _heads(document) if head.get("weights") is not None]
+    if document.get("maps"):
+        held = [(part["layer"], part) for part in document["maps"]]
+    else:
+        held = [(layer, head) for layer, head in _heads(document) if head.get("weights") is not None]
     if not held:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
     shown = held if view.full else held[:MAPS]
     maps = [Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", _weights(head)) for layer, head in shown]
-    note = "rows: queries, columns: keys" + ("" if several else f" · layer {held[0][0]}")
+    pool = held[0][1].get("pool", 1)
+    pooled = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
+    note = f"rows: queries, columns: keys{pooled}" + ("" if several else f" · layer {held[0][0]}")
     left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
     return stack((heading("maps of the weights", note, view), side_by_side(maps, view), remark(left, view)))
 
@@ -156,13 +161,23 @@ def _layer_output(layer: Document, document: Document, view: View) -> Lines:
 
 
 def run_rows(document: Document) -> Iterator[Sequence[object]]:
-    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are empty."""
-    yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are empty.
+
+    Of a document without matrices, the links in the same columns, without scores.
+    """
     texts = [token["text"] for token in document["tokens"]]
+    if not document["layers"]:
+        yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
+        for link in document["links"]:
+            at, key = link["query"], link["key"]
+            yield (link["layer"], link["head"], at, key, texts[at], texts[key], link["weight"])
+        return
+    yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.get("queries") or range(len(texts))
     for layer, head in _heads(document):
         keys = key_names(texts, head["weights"])
-        for query, scores, weights in zip(positions, head["scores"], head["weights"], strict=True):
+        unknown = [[None] * len(keys)] * len(head["weights"])  # words have no scores
+        for query, scores, weights in zip(positions, head.get("scores", unknown), head["weights"], strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head["head"], query, key, texts[query], keys[key], score, weight)
 
@@ -177,7 +192,7 @@ def _only_head_is_output(document: Document) -> bool:
 
 
 def _same(heads: Sequence[Document], output: Any) -> bool:
-    return len(heads) == 1 and output is not None and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
+    return len(heads) == 1 and output is not None and "output" in heads[0] and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
 
 
 def _heads(document: Document) -> list[tuple[int, Document]]:
