@@ -100,8 +100,9 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
         "masked": shows_all(attention.mask),
     }
     # all stages with a number per pair have the shape of the weights
-    square = dict.fromkeys(SQUARE, trace.stages["weights"])
-    stages = {name: array for name, array in {**square, **trace.stages}.items() if not absent.get(name, False)}
+    queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
+    square = dict.fromkeys(SQUARE, np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)))  # takes no memory
+    stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
     return [
         {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula}
         for row in shapes_of(stages, leading=leading)

@@ -50,7 +50,9 @@ def heads_document(model: Model, text: str, tokens: Sequence[Token], wanted: Com
         keys = [token.text for token in tokens]
         named = keys if weights.shape[-1] == len(tokens) else None  # a learned extra key has no token
         measured = measure(weights, visible, metrics=wanted.metrics, tokens=named, special=special if named else None)
-        tops = Links(tokens, top=1, everything=everything).strongest(weights)
+        links = Links(tokens, top=1, everything=everything)
+        links.add(trace.layer, heads, weights)
+        tops = [entry["link"] for entry in links.overview()]
         for place, head in enumerate(heads):
             part: Document = {"layer": trace.layer, "head": head}
             if wanted.maps:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from attncli.analysis.exclude import exclusion
+from attncli.analysis.rows import About, WeightRows
+from attncli.analysis.sight import sight
+from attncli.analysis.toplinks import TopLinks
+from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.token import Token
 
 LEFT_OUT = ("special", "self", "neighbours", "first")
@@ -15,7 +21,7 @@ tokens beside it, and to the first token, where heads rest when they have nothin
 
 
 class Links:
-    """Keeps the `top` largest weights of the layers it is shown.
+    """The `top` strongest links of every head, layer by layer, and of all of them together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
     query: only this query's links, None for all. everything: False leaves out `LEFT_OUT`.
@@ -32,52 +38,44 @@ class Links:
         queries: Sequence[Token] | None = None,
     ) -> None:
         self.top = top
-        self._found: list[tuple[float, int, int, int, int]] = []
-        shape = (len(tokens if queries is None else queries), len(tokens))
-        self._open = np.ones(shape, bool) if everything else _informative(tokens, queries)
-        if query is not None:
-            self._open &= (np.arange(shape[0]) == query)[:, None]
+        self._keys = len(tokens)
+        out = exclusion(() if everything else LEFT_OUT, tokens, queries=queries)
+        self._out = out if query is None else replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
+        self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
+
+    def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
+        """A consumer for the rows of one layer's heads; what it takes counts from then on."""
+        idle = not self._out.names and not self._out.queries.any()
+        made = TopLinks(len(heads), self.top, None if idle else self._out)
+        self._layers.append((layer, heads, made))
+        return made
 
     def add(self, layer: int, heads: Sequence[int], weights: np.ndarray[Any, Any]) -> None:
-        """Look at one layer's weights [head, query, key]; keys past the tokens (learned ones) are ignored."""
-        keys = self._open.shape[1]
-        for place, head in enumerate(heads):
-            rows = np.where(self._open, np.nan_to_num(weights[place][:, :keys]), 0.0)
-            count = min(self.top, rows.size)
-            flat = rows.reshape(-1)
-            least = max(float(np.partition(flat, -count)[-count]), 0.0)
-            above = np.flatnonzero(flat > least)
-            # of those that tie with the last place, the first ones: a million equal weights give ten links
-            level = np.flatnonzero(flat == least)[: count - len(above)] if least > 0 else above[:0]
-            for at in (*above, *level):
-                self._found.append((-float(flat[at]), layer, head, int(at // keys), int(at % keys)))
-        self._found = sorted(self._found)[: self.top]
+        """Take a whole layer's weights [head, query, key]; keys past the tokens (learned ones) are ignored."""
+        known = np.nan_to_num(weights[:, :, : self._keys])
+        i = np.arange(known.shape[1])
+        rows = WeightRows(NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False))
+        self.consumer(layer, heads).add(rows)
 
-    def strongest(self, weights: np.ndarray[Any, Any]) -> list[dict[str, Any] | None]:
-        """The strongest link of each head of weights [head, query, key]; None where all that could be one is 0."""
-        keys = self._open.shape[1]
-        rows = np.where(self._open, np.nan_to_num(weights[:, :, :keys]), 0.0).reshape(len(weights), -1)
-        places = rows.argmax(1)
+    def overview(self) -> list[dict[str, Any]]:
+        """Each head's strongest link, None for a head that has none."""
         return [
-            {"query": int(at // keys), "key": int(at % keys), "weight": float(row[at])} if row[at] > 0 else None
-            for row, at in zip(rows, places, strict=True)
+            {"layer": layer, "head": head, "link": _link(links[0]) if links else None}
+            for layer, heads, taken in self._layers
+            for head, links in zip(heads, taken.found(), strict=True)
         ]
 
     def found(self) -> list[dict[str, Any]]:
-        """The links, strongest first, as documents hold them."""
-        return [
-            {"layer": layer, "head": head, "query": query, "key": key, "weight": -less} for less, layer, head, query, key in self._found
+        """The links of all layers and heads together, strongest first, as documents hold them."""
+        every = [
+            (-link[2], layer, head, link)
+            for layer, heads, taken in self._layers
+            for head, links in zip(heads, taken.found(), strict=True)
+            for link in links
         ]
+        return [{"layer": layer, "head": head, **_link(link)} for _, layer, head, link in sorted(every)[: self.top]]
 
 
-def _informative(tokens: Sequence[Token], queries: Sequence[Token] | None) -> np.ndarray[Any, Any]:
-    """Which pairs [query, key] say something."""
-    same = queries is None
-    asking = tokens if queries is None else queries
-    special = np.array([token.special for token in tokens])
-    open_ = ~special[None, :] & ~np.array([token.special for token in asking])[:, None]
-    if same:
-        distance = np.abs(np.arange(len(tokens))[:, None] - np.arange(len(tokens))[None, :])
-        open_ &= distance > 1
-        open_[:, 0] = False
-    return open_
+def _link(found: tuple[int, int, float]) -> dict[str, Any]:
+    query, key, weight = found
+    return {"query": query, "key": key, "weight": weight}

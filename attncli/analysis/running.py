@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, shape_rows
+from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, shape_rows, token_rows
 from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.rowwise import STAGES, Rowwise
+from attncli.analysis.words import Words, merged_words
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.inputs.token import Token
+from attncli.models.batch import alone
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
@@ -22,7 +25,7 @@ class Wanted:
 
     layers, heads: which, None for all. query: only this query's rows, None for all.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
-    top: how many links; all_links: also the uninformative ones.
+    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
     """
 
     layers: Sequence[int] | None = None
@@ -32,6 +35,7 @@ class Wanted:
     stages: bool = False
     top: int = 10
     all_links: bool = False
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,12 @@ class Cost:
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
 
 
-def cost(model: Model, count: int, wanted: Wanted, *, saved: bool) -> Cost:
-    """The cost of running `count` tokens. saved: whether all stages are kept to be saved."""
+LONG = 2048
+"""Tokens above which a screen shows pooled maps in place of tables, and attention runs by blocks of query rows."""
+
+
+def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
+    """The cost of running `count` tokens. saved: whether all stages are kept to be saved. rows: query rows at a time."""
     layers = range(len(model.spec.blocks)) if wanted.layers is None else wanted.layers
     attentions = [model.spec.blocks[layer].attention for layer in layers]
     item, pairs, rows = ITEM_BYTES[model.backend.dtype], count * count, 1 if wanted.query is not None else count
@@ -59,47 +67,110 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool) -> Cost:
         wide = rows * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
         numbers += (square + wide) * wanted.matrices
         held += heads * pairs * len(SQUARE) * item * saved
-    running = estimate(model.spec, count, layers=layers, kept=0, dtype=model.backend.dtype).peak
-    return Cost(running + most * pairs * item * kept + numbers * item + held, numbers)
+    running = estimate(model.spec, count, layers=layers, kept=0, rows=rows, dtype=model.backend.dtype).peak
+    square = 0 if rows is not None else most * pairs * item * kept
+    return Cost(running + square + numbers * item + held, numbers)
+
+
+@dataclass(frozen=True)
+class Batched:
+    """One text's part of a padded batch: its traces without padding, and the shapes of the whole batch."""
+
+    traces: list[LayerTrace]
+    shapes: list[Document]
+
+
+def run_batch(model: Model, texts: Sequence[Sequence[Token]]) -> list[Batched]:
+    """Run texts together, padded to the longest; each gets the numbers that it has alone."""
+    traces = list(model.trace_batch(texts))
+    shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
+    return [Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes) for entry, tokens in enumerate(texts)]
 
 
 def run_document(
-    model: Model, text: str, tokens: Sequence[Token], wanted: Wanted, *, see: Callable[[LayerTrace], None] | None = None
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    wanted: Wanted,
+    *,
+    see: Callable[[LayerTrace], None] | None = None,
+    rows: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    batched: Batched | None = None,
 ) -> Document:
-    """Run a text and return its `attn.run/1` document. see: is handed each layer's trace, to save it."""
-    document = header("attn.run/1", model, text, tokens)
+    """Run a text and return its `attn.run/1` document.
+
+    see: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
+    at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
+    rows are given. batched: what the text gave in a batch, in place of a run.
+    """
+    words = merged_words(tokens, text) if wanted.words else None
+    shown = tokens if words is None else words.words
+    document = header("attn.run/1", model, text, shown)
+    if words is not None:
+        document["pieces"] = token_rows(tokens)
     if wanted.query is not None:
         document["queries"] = [wanted.query]
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
     learned = model.identity.source == "checkpoint"
-    links = Links(tokens, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
-    shapes: list[Document] = []
+    links = Links(shown, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
+    long = (
+        None
+        if rows is None
+        else Rowwise(model, len(tokens), links, layers=wanted.layers, heads=wanted.heads, query=wanted.query, progress=progress)
+    )
+    traces: Iterable[LayerTrace] = () if batched is None else batched.traces
+    if batched is None:
+        keep = SQUARE if wanted.stages or see is not None else STAGES
+        watch = None if long is None else long.see
+        traces = model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch)
+    shapes: list[Document] = [] if batched is None else batched.shapes
     layers: list[Document] = []
     empty: list[Document] = []
-    overview: list[Document] = []
+    maps: list[Document] = []
     averages: list[np.ndarray[Any, Any]] = []
-    keep = SQUARE if wanted.stages or see is not None else ("masked", "weights")
-    for trace in model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep):
+    for trace in traces:
         heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
-        weights = model.backend.numpy(trace.stages["weights"])
-        links.add(trace.layer, heads, weights)
-        strongest = links.strongest(weights)
-        overview += [{"layer": trace.layer, "head": head, "link": link} for head, link in zip(heads, strongest, strict=True)]
-        if wanted.query is not None:
-            averages.append(weights[:, wanted.query, : len(tokens)].mean(0, dtype=np.float64))
-        if wanted.matrices:
-            layers.append(_rows_of(layer_part(model.backend, trace, heads, stages=wanted.stages), wanted.query))
         if see is not None:
             see(trace)
-    document |= {"shapes": shapes, "overview": overview, "layers": layers, "links": links.found()}
+        if long is not None:
+            maps += long.maps()
+            part = _long_part(trace.layer, heads, long.row())
+        else:
+            part = layer_part(model.backend, trace, heads, stages=wanted.stages)
+            if words is not None:
+                part = _worded(part, words)
+            links.add(trace.layer, heads, np.stack([head["weights"] for head in part["heads"]]))
+            part = _rows_of(part, wanted.query)
+        if wanted.query is not None:
+            averages.append(np.asarray(np.mean([head["weights"][0][: len(shown)] for head in part["heads"]], 0, dtype=np.float64)))
+        if wanted.matrices:
+            layers.append(part)
+    document |= {"shapes": shapes, "overview": links.overview(), "layers": layers, "links": links.found()}
+    if long is not None:
+        document["maps"] = maps
     if averages:
         document["average"] = np.mean(averages, 0)
     if learned and not wanted.all_links:
         document["links_leave_out"] = list(LEFT_OUT)
     document |= {"empty_rows": empty, "warnings": notes(model)}
     return document
+
+
+def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, np.ndarray[Any, Any]]) -> Document:
+    """A layer of which only one query's rows were kept, or nothing."""
+    if not row:
+        return {"layer": layer, "heads": []}
+    parts = [{"head": head, "scores": row["masked"][place], "weights": row["weights"][place]} for place, head in enumerate(heads)]
+    return {"layer": layer, "heads": parts}
+
+
+def _worded(layer: Document, words: Words) -> Document:
+    """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
+    heads = [{"head": head["head"], "weights": words.merge(head["weights"])} for head in layer["heads"]]
+    return {"layer": layer["layer"], "heads": heads}
 
 
 def _rows_of(layer: Document, query: int | None) -> Document:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, TextOptions, command_app, option
+from attncli.cli.options import (
+    OUTPUT,
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+)
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.running import Batched, Wanted
     from attncli.inputs.text import Text
+    from attncli.inputs.token import Token
     from attncli.models.model import Model
 
 
@@ -26,10 +39,13 @@ def run(
     compute: ComputeOptions,
     output: OutputOptions,
     query: Annotated[
-        str | None, option("--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", panel=OUTPUT)
+        str | None,
+        option("--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", panel=OUTPUT, metavar="TOK"),
     ] = None,
     stages: Annotated[str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")] = None,
-    save: Annotated[Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT)] = None,
+    save: Annotated[Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")] = None,
+    batch: Annotated[bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)] = False,
+    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)] = False,
     all_links: Annotated[bool, option("--all-links", help="Also the links that say little: special tokens, self, …", panel=OUTPUT)] = False,
 ) -> None:
     """Run attention on a text: tables, shape trace, strongest links.
@@ -43,59 +59,105 @@ def run(
     from attncli.render.screens.run import PARTS, run_rows, run_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
+    answer.check(output, environment, parts=PARTS, save=save)
     how = answer.view(output, environment, parts=PARTS)
     if stages not in (None, "all"):
         raise UsageError(f"--stages is {stages!r}", expected="all")
+    if stages is not None and not (output.json or output.ndjson):
+        raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson; or --save FILE")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    asked = Asked(query, stages == "all", save, all_links, words)
     single = output.json or save is not None or output.svg is not None
 
     def documents() -> Iterator[Mapping[str, Any]]:
-        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
-            yield _document(
-                environment, loaded, found, model, compute, output, query=query, stages=stages == "all", save=save, all_links=all_links
-            )
+        found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
+        for each, batched in _together(loaded, list(found)) if batch else ((each, None) for each in found):
+            with request.told_where(each):
+                document = _document(environment, loaded, each, model, compute, output, asked, batched)
+            yield document
 
     answer.give(documents(), run_screen, run_rows, output, environment, how)
+
+
+def _together(model: Model, texts: list[Text]) -> Iterator[tuple[Text, Batched]]:
+    """Each text with its part of one padded batch."""
+    from attncli.analysis.running import run_batch
+
+    yield from zip(texts, run_batch(model, [request.tokens_of(model, text) for text in texts]), strict=True)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What only `attn run` asks for."""
+
+    query: str | None
+    stages: bool
+    save: Path | None
+    all_links: bool
+    words: bool
 
 
 def _document(
     environment: Environment,
     model: Model,
     text: Text,
-    asked: ModelOptions,
+    which: ModelOptions,
     compute: ComputeOptions,
     output: OutputOptions,
-    *,
-    query: str | None,
-    stages: bool,
-    save: Path | None,
-    all_links: bool,
+    asked: Asked,
+    batched: Batched | None = None,
 ) -> Mapping[str, Any]:
-    from attncli.analysis.running import Wanted, cost, run_document
+    from attncli.analysis.running import cost, run_document
     from attncli.analysis.saving import Stored, metadata
+    from attncli.cli.progress import progress
     from attncli.render.records import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
-    layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
-    heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
-    at = None if query is None else request.query_index(environment, tokens, query)
-    machine = output.json or output.ndjson or output.plain
-    matrices = machine or len(model.spec.blocks) == 1 or bool(asked.layer or asked.head)
-    wanted = Wanted(layers, heads, at, matrices=matrices, stages=stages, top=output.top, all_links=all_links)
-    expected = cost(model, len(tokens), wanted, saved=save is not None)
-    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --query TOK")
-    if machine:
-        answer.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H, --query TOK or --show links")
-    stored = Stored(model.backend) if save is not None else None
-    document = run_document(model, text.text, tokens, wanted, see=None if stored is None else stored.add)
-    if stored is not None and save is not None:
+    wanted, rows = _plan(environment, model, text, tokens, which, output, asked)
+    expected = cost(model, len(tokens), wanted, saved=asked.save is not None, rows=rows)
+    hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
+    request.refuse_memory(expected.memory, compute, hint)
+    if output.json or output.ndjson or output.plain:
+        answer.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
+    stored = Stored(model.backend) if asked.save is not None else None
+    before = model.store.bytes_read()
+    with progress(environment, f"{len(tokens):,} tokens") as tell:
+        see = None if stored is None else stored.add
+        document = run_document(model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched)
+    document["resources"] = {"bytes_read": model.store.bytes_read() - before, "memory_estimate": expected.memory}
+    if stored is not None and asked.save is not None:
         from attncli.inputs.tensors import write_tensors
 
-        write_tensors(save, stored.tensors, metadata(document))
+        write_tensors(asked.save, stored.tensors, metadata(document))
     if output.svg is not None:
         answer.draw(document, output)
     return document
+
+
+def _plan(
+    environment: Environment, model: Model, text: Text, tokens: list[Token], which: ModelOptions, output: OutputOptions, asked: Asked
+) -> tuple[Wanted, int | None]:
+    """What goes into the document, and how many query rows to compute at a time: None for all, as long as the text is short."""
+    from attncli.analysis.running import LONG, Wanted
+    from attncli.analysis.stream import rows_for
+
+    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
+    heads = request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    named = tokens
+    if asked.words:
+        from attncli.analysis.words import merged_words
+
+        named = list(merged_words(tokens, text.text).words)
+    at = None if asked.query is None else request.query_index(environment, named, asked.query)
+    machine = output.json or output.ndjson or output.plain
+    tables = output.show is None or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
+    short = len(tokens) <= LONG or output.full
+    matrices = (
+        tables if machine else tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+    )
+    wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words)
+    whole = short or asked.stages or asked.words or asked.save is not None or output.svg is not None or (matrices and at is None)
+    return wanted, None if whole else rows_for(model, len(tokens))
 
 
 app = command_app(run)

@@ -47,12 +47,25 @@ SCHEMA = {
             "average": parts.described(
                 parts.VECTOR, "[key], with --query: its row of weights, averaged over the layers and heads that ran."
             ),
+            "pieces": parts.described(parts.TOKENS, "With --words: the tokens that were merged; `tokens` holds the words."),
+            "maps": parts.listed(
+                parts.record({"layer": parts.COUNT, "head": parts.COUNT, "pool": parts.SIZE, "weights": parts.MATRIX}),
+                "Of a text too long for full matrices: each cell is the largest of pool × pool weights.",
+            ),
             "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."),
             "queries": parts.listed(parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."),
+            "resources": parts.record(
+                {
+                    "bytes_read": parts.described(parts.COUNT, "Bytes of weights read for this text; 0 for weights already in memory."),
+                    "memory_estimate": parts.described(
+                        parts.COUNT, "Bytes this run was expected to take at its peak, besides the program."
+                    ),
+                }
+            ),
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,
         },
-        optional=("overview", "queries", "average", "links_leave_out"),
+        optional=("overview", "queries", "average", "pieces", "maps", "resources", "links_leave_out"),
         says="Attention on one text. Positions, layers and heads count from 0.",
     ),
     "$defs": {"nested": parts.NESTED},
