@@ -11,7 +11,7 @@ import numpy as np
 from attncli.inputs.seeded import embedding
 from attncli.inputs.tensors import write_tensors
 from attncli.models.layouts.facts import Facts
-from attncli.models.layouts.recognise import SCALE, Recognised
+from attncli.models.layouts.recognise import ORIENTATION, SCALE, Recognised
 from attncli.models.layouts.written import written
 from attncli.models.toy import Settings, seeded_weights
 from attncli.models.vocabulary import TABLE, TOKENS, tokens_text
@@ -63,4 +63,5 @@ def write_weight_file(path: Path, weights: Weights, facts: Facts, metadata: Meta
 
     Raises UsageError for weights that do not fit the layout, AttnError for a place that cannot be written.
     """
-    write_tensors(path, written(weights, facts, layout), metadata)
+    told = metadata | ({ORIENTATION: "in-out"} if layout == "matrices" else {})
+    write_tensors(path, written(weights, facts, layout), told)

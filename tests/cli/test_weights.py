@@ -55,6 +55,7 @@ def test_every_layout_gives_the_same_document(layout: str, tmp_path: Path) -> No
     documents = [ask("run", SENTENCE, "--json", "--weights", str(file)).json for file in (path, canonical)]
     assert documents[0]["layers"] == documents[1]["layers"]
     assert documents[0]["model"]["digest"] == documents[1]["model"]["digest"] == shown.json["digest"]
+    assert not any("also fit" in said for said in documents[0]["warnings"])
 
 
 @pytest.mark.parametrize("first", LAYOUTS)
@@ -185,3 +186,20 @@ def test_bad_questions(arguments: tuple[str, ...], code: int, says: str, tmp_pat
     assert (found.code, found.out) == (code, "")
     assert says in found.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_learned_key_has_a_column_of_its_own_everywhere(tmp_path: Path) -> None:
+    """torch's add_bias_kv appends a key that no token stands for."""
+    path, picture = tmp_path / "kv.npz", tmp_path / "picture.svg"
+    random = np.random.default_rng(0)
+    sizes = {"in_proj_weight": (18, 6), "out_proj.weight": (6, 6), "bias_k": (1, 1, 6), "bias_v": (1, 1, 6)}
+    write_tensors(path, {name: random.normal(size=size) for name, size in sizes.items()}, {"num_heads": "2"})
+    asked = ("a b c", "--weights", str(path))
+    weights = np.array(ask("run", *asked, "--json").json["layers"][0]["heads"][1]["weights"])
+    assert weights.shape == (3, 4)
+    assert np.allclose(weights.sum(-1), 1)
+    assert "bias_k" in ask("run", *asked).out
+    assert sum("bias_k" in line for line in ask("run", *asked, "--plain").out.splitlines()) == 6
+    assert ask("run", *asked, "--svg", str(picture)).code == 0
+    assert "bias_k" in picture.read_text()
+    assert "bias_k" in ask("heads", *asked, "--show", "weights,average").out

@@ -46,6 +46,12 @@ def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
         (without(HEADS, "heads.1.WK.weight"), "lacks heads.1.WK.weight", "heads.0.WQ.weight", ""),
         (without(SHARED, "fc_out.weight"), "lacks fc_out.weight", "fc_out.weight", ""),
         ({"layers.0.q.weight": EYE, "layers.1.q.weight": EYE}, "more than one attention", "the tensors of one", "--prefix layers.0."),
+        (
+            {f"attention.{name}": array for name, array in SHARED.items()} | {"feed_forward.0.weight": EYE},
+            "unknown feed_forward.0.weight",
+            "fc_out.weight",
+            "--prefix attention.",
+        ),
     ],
 )
 def test_names(tensors: dict[str, Any], what: str, expected: str, hint: str) -> None:

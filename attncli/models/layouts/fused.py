@@ -78,7 +78,7 @@ def _read_fused(tensors: Tensors, asked: Asked, *, name: str, output: str) -> Re
         if f"{output}.bias" in tensors:
             read["o.bias"] = tensors.read(f"{output}.bias", d_model)
     causal = "bias" in tensors or "masked_bias" in tensors or name == "c_attn"
-    notes = ("models with c_attn look back only: --mask causal",) if causal else ()
+    notes = ("models whose projection is called c_attn usually look back only (--mask causal)",) if causal else ()
     return Read(read, notes=notes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attncli.errors import InputError
@@ -23,7 +23,11 @@ BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "b
 SCALE = "scale"
 """The metadata entry for a scale that is not 1/√d_k, as `--scale` spells it."""
 
+ORIENTATION = "orientation"
+"""The metadata entry that says how matrices are stored, where their names leave it open."""
+
 DIGITS = 18
+"""The longest seed that is believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,9 @@ def recognise(arrays: Mapping[str, Array], metadata: Mapping[str, str], where: s
     and what was expected; UsageError where the asker contradicts the file.
     """
     tensors = plain(arrays, where, asked.prefix)
+    match metadata.get(ORIENTATION):
+        case "in-out" | "out-in" as told if asked.orientation is None:
+            asked = replace(asked, orientation=told)
     layout = _fitting(tensors)
     read = layout.read(tensors, asked)
     weights = dict(read.weights)
@@ -111,8 +118,17 @@ def _fitting(tensors: Tensors) -> Layout:
         f"this file {' and '.join(faults)}; it holds {listing(tensors.spelled.values())}",
         where=tensors.where,
         expected=f"{listing(nearest.needs)}" + (f", and optionally {listing(optional)}" if optional else ""),
-        hint=_similar(unknown, missing or optional),
+        hint=_similar(unknown, missing or optional) or _part_of_more(tensors, nearest, unknown),
     )
+
+
+def _part_of_more(tensors: Tensors, layout: Layout, unknown: list[str]) -> str:
+    """The command that takes a whole attention out of a file that holds more; "" if none would."""
+    stems = {tensors.spelled[name].removesuffix(name) if name in tensors else "" for name in layout.needs}
+    stem = stems.pop() if len(stems) == 1 else ""
+    if not stem or any(tensors.spelled[name].startswith(stem) for name in unknown):
+        return ""
+    return f"attn weights convert --prefix {stem} FILE one.safetensors"
 
 
 def _projections(layout: Layout) -> set[str]:

@@ -14,6 +14,9 @@ from attncli.render.view import View
 
 Document = Mapping[str, Any]
 STATISTICS = ("min", "mean", "max", "std")
+ENTRIES = 8
+"""Metadata entries that are shown unless the view is full."""
+
 COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
 
 
@@ -72,4 +75,6 @@ def _embedding(embedding: Document) -> list[str]:
 
 
 def _metadata(metadata: Document, view: View) -> list[str]:
-    return [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in metadata.items()]
+    shown = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
+    said = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in shown]
+    return said + ([f"{len(metadata) - len(shown)} more (--full)"] if len(shown) < len(metadata) else [])
