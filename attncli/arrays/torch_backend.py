@@ -42,8 +42,8 @@ class TorchBackend:
             return values.detach().to(self.device)
         found = np.asarray(values)
         if found.dtype.name == "bfloat16":
-            return torch.from_numpy(_writable(found.view(np.uint16))).view(torch.bfloat16).to(self.device)
-        return torch.from_numpy(_writable(found)).to(self.device)
+            return torch.from_numpy(_shareable(found.view(np.uint16))).view(torch.bfloat16).to(self.device)
+        return torch.from_numpy(_shareable(found)).to(self.device)
 
     def numpy(self, array: Tensor) -> np.ndarray[Any, Any]:
         on_cpu = array.detach().cpu()
@@ -186,6 +186,8 @@ def _named(dtype: str) -> torch.dtype:
     return found
 
 
-def _writable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # torch shares NumPy's memory and warns about read-only arrays; nothing here writes into them.
-    return array if array.flags.writeable else array.copy()
+def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    # torch shares NumPy's memory: it warns about read-only arrays (nothing here writes into
+    # them) and refuses reversed views and foreign byte order.
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native if native.flags.writeable and all(stride >= 0 for stride in native.strides) else native.copy()

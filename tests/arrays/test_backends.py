@@ -1,0 +1,156 @@
+"""Every operation of both backends: against Python's own arithmetic, then against each other."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from attncli.arrays.backend import DTYPES, Backend
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.torch_backend import TorchBackend
+
+KINDS = {"numpy": NumpyBackend, "torch": TorchBackend}
+each = pytest.mark.parametrize("kind", KINDS)
+X = np.random.default_rng(0).standard_normal((2, 3, 5))
+
+
+def of(kind: str, dtype: str = "float64") -> Backend:
+    return KINDS[kind](dtype)
+
+
+def test_both_have_every_operation_of_the_protocol_and_no_other():
+    def names(cls):
+        return {name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
+
+    assert names(NumpyBackend) == names(TorchBackend) == names(Backend)
+
+
+@each
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_take_the_data_type_of_the_run(kind, dtype):
+    backend = of(kind, dtype)
+    for values in (X, X.astype(np.float32), X.astype(np.float16), X.astype(ml_dtypes.bfloat16), [[1.5]], 2.5):
+        assert backend.dtype_of(backend.array(values)) == dtype
+    assert backend.dtype_of(backend.array(np.arange(3, dtype=np.int32))) == "int64"
+    assert backend.dtype_of(backend.array(X > 0)) == "bool"
+    assert backend.dtype_of(backend.array(backend.array(X))) == dtype
+    assert backend.dtype_of(backend.full((2, 3), 1.0, dtype)) == dtype
+    assert backend.numpy(backend.array(X)).dtype == np.dtype("float32" if dtype == "bfloat16" else dtype)
+    assert np.allclose(backend.numpy(backend.array(X)), X, atol=0.02)
+
+
+@each
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.int32, np.uint8, bool])
+def test_keep_keeps_the_data_type(kind, dtype):
+    values = (X > 0).astype(dtype)
+    kept = of(kind).keep(values)
+    assert of(kind).dtype_of(kept) == values.dtype.name
+    assert np.array_equal(of(kind).numpy(kept), values.astype(np.float32))
+    locked = values.copy()
+    locked.flags.writeable = False
+    assert np.array_equal(of(kind).numpy(of(kind).keep(locked)), values.astype(np.float32))
+    assert np.array_equal(of(kind).numpy(of(kind).keep(values[::-1, ::-1])), values[::-1, ::-1].astype(np.float32))
+    if np.dtype(dtype).kind != "V" and np.dtype(dtype).name != "bfloat16":
+        foreign = values.astype(values.dtype.newbyteorder())
+        assert np.array_equal(of(kind).numpy(of(kind).array(foreign)), values.astype(np.float32))
+
+
+@each
+def test_shapes(kind):
+    backend = of(kind)
+    x = backend.array(X)
+    assert np.array_equal(backend.numpy(backend.transpose(x)), np.swapaxes(X, 1, 2))
+    assert np.array_equal(backend.numpy(backend.permute(x, (2, 0, 1))), X.transpose(2, 0, 1))
+    assert np.array_equal(backend.numpy(backend.concat([x, x[:, :1]], 1)), np.concatenate([X, X[:, :1]], 1))
+    assert np.array_equal(backend.numpy(backend.concat([x, x], -1)), np.concatenate([X, X], -1))
+    assert tuple(backend.broadcast(x[:, :1], (4, 2, 3, 5)).shape) == (4, 2, 3, 5)
+    assert np.array_equal(backend.numpy(backend.repeat(x, 2, 0)), np.stack([X[0], X[0], X[1], X[1]]))
+    assert np.array_equal(backend.numpy(backend.take(x, backend.keep(np.array([2, 0, 2])), 1)), X[:, [2, 0, 2]])
+    assert backend.numpy(backend.arange(-2, 3)).tolist() == [-2, -1, 0, 1, 2]
+    assert backend.dtype_of(backend.arange(0, 2)) == "int64"
+    assert backend.numpy(backend.full((2, 1), -math.inf, "float32")).tolist() == [[-math.inf]] * 2
+    assert backend.numpy(backend.full((2,), 0, "bool")).tolist() == [False, False]
+
+
+@each
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "sin", "cos", "log", "sqrt"])
+def test_functions(kind, name):
+    backend = of(kind)
+    values = np.abs(X) + 0.01 if name in ("log", "sqrt") else X * 3
+    found = backend.numpy(getattr(backend, name)(backend.array(values)))
+    assert np.allclose(found, np.vectorize(getattr(math, name))(values), rtol=1e-14, atol=1e-15)
+
+
+@each
+def test_erf_everywhere(kind):
+    values = np.concatenate([np.linspace(-7, 7, 2801), [0.0, -0.0, 0.46875, 4.0, -4.0, 1e-300, 30.0, -np.inf, np.inf]])
+    found = of(kind).numpy(of(kind).erf(of(kind).array(values)))
+    wanted = np.array([math.erf(x) for x in values])
+    assert np.abs(found - wanted).max() < 4e-16
+    small = np.abs(values) < 1e-3
+    assert np.allclose(found[small], wanted[small], rtol=1e-14)
+    assert np.isnan(of(kind).numpy(of(kind).erf(of(kind).array([np.nan])))).all()
+
+
+@each
+def test_reductions_keep_their_axis(kind):
+    backend = of(kind)
+    x = backend.array(X)
+    assert np.array_equal(backend.numpy(backend.max(x, -1)), X.max(-1, keepdims=True))
+    assert np.allclose(backend.numpy(backend.sum(x, 1)), X.sum(1, keepdims=True), rtol=1e-14)
+    assert np.array_equal(backend.numpy(backend.any(x > 2, -1)), (X > 2).any(-1, keepdims=True))
+    assert np.array_equal(backend.numpy(backend.isfinite(backend.array([1, np.nan, np.inf]))), [True, False, False])
+    with pytest.raises(Exception, match="no keys"):
+        backend.max(backend.full((2, 0), 0.0, "float64"), -1)
+
+
+@each
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_and_sums_of_low_precision_are_rounded_once(kind, dtype):
+    backend = of(kind, dtype)
+    ones = backend.full((1, 4096), 1.0, dtype)
+    assert float(backend.numpy(backend.matmul(ones, backend.transpose(ones))).item()) == 4096
+    assert float(backend.numpy(backend.sum(ones, -1)).item()) == 4096
+    assert backend.dtype_of(backend.matmul(ones, backend.transpose(ones))) == dtype
+
+
+@each
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_selection_keeps_the_data_type_and_ignores_what_is_not_selected(kind, dtype):
+    backend = of(kind, dtype)
+    x = backend.array([1.0, np.nan, -np.inf])
+    chosen = backend.where(backend.keep(np.array([True, False, False])), x, 0.0)
+    assert backend.dtype_of(chosen) == dtype
+    assert backend.numpy(chosen).tolist() == [1, 0, 0]
+    assert backend.dtype_of(backend.where(backend.keep(np.array([True, False, False])), -math.inf, x)) == dtype
+
+
+@each
+def test_overwriting(kind):
+    backend = of(kind)
+    x = backend.array(X.copy())
+    assert backend.hide(x, backend.keep(np.arange(5) < 3)) is x
+    assert np.array_equal(backend.numpy(x), np.where(np.arange(5) < 3, X, -np.inf))
+    assert backend.exp_over(x) is x
+    assert np.allclose(backend.numpy(x), np.where(np.arange(5) < 3, np.exp(X), 0), rtol=1e-15)
+
+
+@each
+def test_entropy(kind):
+    backend = of(kind)
+    rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
+    found = backend.numpy(backend.entropy(backend.array(rows)))
+    assert np.allclose(found, [0, 0.693147, 1.029653, 1.207974], atol=1e-6)
+    assert np.allclose(found, [-math.fsum(x * math.log(x) for x in row if x) for row in rows], rtol=1e-14)
+
+
+def test_the_numpy_result_is_on_the_cpu_and_without_gradient():
+    x = torch.ones(2, requires_grad=True)
+    backend = TorchBackend("float32")
+    assert not backend.keep(x).requires_grad
+    assert isinstance(backend.numpy(x), np.ndarray)
