@@ -21,10 +21,11 @@ class TopLinks:
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Add rows of heads first_head, first_head + 1, …"""
+        counted = True if self._leave_out is None else ~self._leave_out.queries[rows.i]
         for place in range(rows.weights.shape[0]):
             kept = self._found[first_head + place]
             least = -kept[-1][0] if len(kept) == self.top else 0.0
-            for row in np.flatnonzero(rows.peak[place] > least):
+            for row in np.flatnonzero((rows.peak[place] > least) & counted):
                 least = -kept[-1][0] if len(kept) == self.top else 0.0
                 if rows.peak[place, row] > least:
                     self._look(kept, rows, place, int(row), least)
