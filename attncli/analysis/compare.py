@@ -55,13 +55,24 @@ def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple
 
 
 def _heads(document: Mapping[str, Any]) -> list[Head]:
+    """The heads of a run, with weights of the size of its text."""
     if document.get("schema") != "attn.run/1":
         raise InputError(f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it")
     if document.get("queries") is not None:
         raise InputError("this run holds only some queries", expected="a run without --query")
-    found = [(layer["layer"], head["head"], head) for layer in document["layers"] for head in layer["heads"]]
-    if not found or any(head.get("weights") is None for _, _, head in found):
-        raise InputError("this run holds no weights", expected="attn run --json with its matrices")
+    try:
+        names = {"text", "tokens", "model", "attention", "warnings"} - document.keys()
+        if names:
+            raise InputError(f"this run has no {sorted(names)[0]}", expected="attn.run/1, as attn run --json writes it")
+        found = [(int(layer["layer"]), int(head["head"]), head) for layer in document["layers"] for head in layer["heads"]]
+        count = len([token["text"] for token in document["tokens"]])
+        shapes = {_matrix(head["weights"]).shape[:1] for _, _, head in found}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"this run is damaged: {error}", expected="attn.run/1 with its weights, as attn run --json writes it") from error
+    if shapes != {(count,)}:
+        raise InputError(
+            f"this run has {count} tokens and weights for another number of queries, or none", expected="a run with its weights"
+        )
     return found
 
 

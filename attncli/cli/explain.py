@@ -55,12 +55,23 @@ def text(
     picture.give([document], explain_screen, explain_rows, output, environment, how)
 
 
+class TextCommand(GroupedCommand):
+    """The command without a topic: its usage has no name of its own."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.command_path.rstrip(), " ".join(self.collect_usage_pieces(ctx)))
+
+
 class TextOrTopic(TyperGroup):
-    """A group whose first word is a topic; without one, the command `text` is meant."""
+    """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and args[0] in explain_topics.TOPICS
         return super().parse_args(ctx, args if named else ["text", *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return ("" if name == "text" else name), command, rest
 
 
 def _group() -> typer.Typer:
@@ -71,7 +82,7 @@ def _group() -> typer.Typer:
     for command in (text, *explain_topics.COMMANDS):
         # a negative score is a number, not an option
         numbers = {"ignore_unknown_options": True} if command is explain_topics.softmax else {}
-        group.command(cls=GroupedCommand, context_settings={**settings, **numbers})(flat(command))
+        group.command(cls=TextCommand if command is text else GroupedCommand, context_settings={**settings, **numbers})(flat(command))
     return group
 
 

@@ -1,0 +1,113 @@
+"""`attn compare`: every kind of side, --fail-above, bad input."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from asking import ask
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+TEXT = "humpty dumpty sat on the wall"
+QUESTIONS = [
+    ("she ate red apples", "he ate apples"),
+    (TEXT, "--mask", "none", "--mask", "window:2"),
+    (TEXT, "--mask", "none", "--mask", "causal&window:2"),
+    (TEXT, "--scale", "sqrt-dk", "--scale", "none"),
+    (TEXT, "--position", "none", "--position", "rope"),
+    (TEXT, "--seed", "0", "--seed", "1", "--num-heads", "4"),
+    (TEXT, "--head", "0", "--head", "3", "--num-heads", "4"),
+    (TEXT, "--backend", "numpy", "--backend", "torch"),
+    ("今天 我 的 计划 是 买菜", "今天 她 的 计划 是 睡觉"),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
+    document = ask("compare", *question, "--json").json
+    jsonschema.validate(document, SCHEMAS["attn.compare/1"])
+    assert document["differs"] or "torch" in question
+    for width in (60, 80, 120):
+        for options in ((), ("--ascii",), ("--show", "all")):
+            answer = ask("compare", *question, *options, width=width)
+            assert answer.code == 0, answer.err
+            assert all(cells(line) <= width for line in answer.out.split("\n"))
+            assert answer.out.isascii() or options != ("--ascii",) or not TEXT.isascii()
+
+
+def test_scaled_against_unscaled() -> None:
+    document = ask("compare", TEXT, "--scale", "none", "--scale", "sqrt-dmodel", "--num-heads", "4", "--json").json
+    assert [document[side]["attention"]["scale"] for side in "ab"] == [1.0, 0.125]
+    assert document["differs"] == ["scale"]
+
+
+def test_two_heads_are_one_pair() -> None:
+    document = ask("compare", TEXT, "--head", "0", "--head", "3", "--num-heads", "4", "--json").json
+    (head,) = document["heads"]
+    assert (head["a"]["head"], head["b"]["head"]) == (0, 3)
+
+
+def test_more_sides_are_each_compared_with_the_first() -> None:
+    answer = ask("compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--ndjson")
+    documents = [json.loads(line) for line in answer.out.splitlines()]
+    assert [document["b"]["name"] for document in documents] == ["mask window:2", "mask lsh:4"]
+    assert {document["a"]["name"] for document in documents} == {"mask none"}
+    assert ask("compare", TEXT, "--mask", "none", "--mask", "window:2", "--mask", "lsh:4", "--json").code == 2
+
+
+def test_sparse_masks_say_what_they_keep_and_save() -> None:
+    screen = ask("compare", TEXT, "--mask", "none", "--mask", "window:2").out
+    assert "pairs: A 36, B 11: B computes 30.6% of A's, 69.4% saved" in screen
+    assert "kept" in screen
+    assert "output error" in screen
+
+
+def test_fail_above_is_for_scripts(tmp_path: Path) -> None:
+    for seed in "01":
+        (tmp_path / f"{seed}.json").write_text(ask("run", TEXT, "--seed", seed, "--json").out)
+    files = [str(tmp_path / f"{seed}.json") for seed in "01"]
+    assert ask("compare", *files, "--fail-above", "1").code == 0
+    assert ask("compare", files[0], files[0], "--fail-above", "0").code == 0
+    failed = ask("compare", *files, "--fail-above", "1e-6")
+    assert failed.code == 1
+    assert "what moved most" in failed.out
+    assert "a weight differs by" in failed.err
+
+
+def test_weight_files_compare(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{seed}.safetensors") for seed in "01"]
+    for seed, path in zip("01", paths, strict=True):
+        assert ask("weights", "init", path, "--seed", seed).code == 0
+    document = ask("compare", TEXT, "--weights", paths[0], "--weights", paths[1], "--json").json
+    assert document["differs"] == ["weights"]
+    assert ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json["summary"]["max_difference"] == 0
+
+
+def test_the_screen_can_be_a_picture(tmp_path: Path) -> None:
+    assert ask("compare", "a b", "b c", "--svg", str(tmp_path / "c.svg")).code == 0
+    assert (tmp_path / "c.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ((TEXT,), 2), (("a", "b", "c"), 2), (("a", "b"), 3), ((TEXT, "--mask", "none", "--mask", "x"), 2), (("a b", "b c", "--fail-above", "-1"), 2),
+        ((TEXT, "--mask", "none", "--mask", "causal", "--seed", "0", "--seed", "1", "--seed", "2"), 2),
+        ((TEXT, "--head", "0", "--head", "9", "--num-heads", "4"), 3), ((TEXT, "--seed", "0", "--seed", "1", "--max-output", "1kB"), 5),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
+    answer = ask("compare", *question)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert answer.err.startswith("error: ")
+
+
+@pytest.mark.parametrize("held", ["", "[1]", '{"schema": "attn.heads/1"}', '{"schema": "attn.run/1"}', "{"])
+def test_files_that_are_no_runs_are_refused(held: str, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(ask("run", "a b", "--json").out)
+    bad.write_text(held)
+    answer = ask("compare", str(good), str(bad))
+    assert (answer.code, answer.out) == (3, ""), answer.err

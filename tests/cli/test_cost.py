@@ -1,0 +1,57 @@
+"""`attn cost`: computed, measured, per model; bad input."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+from asking import ask
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+
+@pytest.mark.parametrize(
+    "question", [(), ("-n", "1"), ("-n", "7", "--mask", "window:2,2|global:0"), ("-n", "1000000"), ("--dtype", "bfloat16")]
+)
+def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
+    document = ask("cost", *question, "--json").json
+    jsonschema.validate(document, SCHEMAS["attn.cost/1"])
+    for width in (60, 80, 120):
+        for options in ((), ("--ascii",), ("--lang", "zh")):
+            answer = ask("cost", *question, *options, width=width)
+            assert answer.code == 0, answer.err
+            assert all(cells(line) <= width for line in answer.out.split("\n"))
+            assert answer.out.isascii() or options != ("--ascii",)
+
+
+def test_measuring_puts_times_beside_what_was_computed(tmp_path: Path) -> None:
+    path = tmp_path / "cost.svg"
+    answer = ask("cost", "-n", "64", "--d-model", "32", "--num-heads", "2", "--measure", "--json", "--svg", str(path))
+    jsonschema.validate(answer.json, SCHEMAS["attn.cost/1"])
+    assert {row["name"] for row in answer.json["measured"]} == {"full", "streamed", "causal", "window", "rnn", "fused"}
+    assert "timing full on numpy" in answer.err
+    assert path.read_text().startswith("<svg")
+
+
+def test_the_crossing_with_a_recurrent_network() -> None:
+    """n·h·(d_k + d_v) multiply-adds a token pass 2·d_model² one token after the length where they are equal."""
+    screen = ask("cost", "--show", "growth").out
+    assert "From n = 513 on" in screen
+    full, rnn = (
+        {variant["name"]: variant["multiply_adds"] for variant in ask("cost", "-n", str(n), "--json").json["variants"]} for n in (512, 513)
+    )
+    assert full["full"] == full["rnn"]
+    assert rnn["full"] > rnn["rnn"]
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (("-n", "0"), 2), (("--num-heads", "7"), 2), (("--dtype", "int8"), 2), (("--mask", "nope"), 2), (("--rows", "0"), 2),
+        (("-n", "100000", "--measure"), 5), (("--model", "minilm", "--d-model", "8"), 2),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
+    answer = ask("cost", *question)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert answer.err.startswith("error: ")

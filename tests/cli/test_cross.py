@@ -1,0 +1,63 @@
+"""`attn cross`: two texts of different lengths; bad input."""
+
+import jsonschema
+import pytest
+from asking import ask
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+PAIR = ("the black cat", "le chat noir dort")
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--num-heads", "4"), ("--mask", "causal", "--mask", "padding:1"), ("--position", "rope"), ("--mask", "padding:4")]
+)
+def test_json_is_valid_and_screens_fit(options: tuple[str, ...]) -> None:
+    document = ask("cross", *PAIR, *options, "--json").json
+    jsonschema.validate(document, SCHEMAS["attn.cross/1"])
+    for width in (60, 80, 120):
+        for look in ((), ("--ascii",), ("--full",)):
+            answer = ask("cross", *PAIR, *options, *look, width=width)
+            assert answer.code == 0, answer.err
+            assert all(cells(line) <= width for line in answer.out.split("\n"))
+            assert answer.out.isascii() or look != ("--ascii",)
+
+
+def test_the_shapes_are_rectangular_and_name_both_texts() -> None:
+    document = ask("cross", *PAIR, "--json").json
+    shapes = {row["step"]: row for row in document["shapes"]}
+    assert shapes["weights"]["shape"] == [1, 3, 4]
+    assert (shapes["hidden"]["shape"], shapes["memory"]["shape"]) == ([3, 64], [4, 64])
+    assert shapes["k"]["formula"] == "K = Y·W_K"
+    assert [token["text"] for token in document["keys"]] == ["le", "chat", "noir", "dort"]
+
+
+def test_every_query_word_has_its_best_key_word() -> None:
+    document = ask("cross", *PAIR, "--json").json
+    weights = document["layers"][0]["heads"][0]["weights"]
+    assert [one["key"] for one in document["alignment"]] == [max(range(4), key=row.__getitem__) for row in weights]
+
+
+def test_one_text_may_come_from_a_pipe() -> None:
+    piped = ask("cross", "-", PAIR[1], "--json", stdin=PAIR[0].encode()).json
+    assert piped == ask("cross", *PAIR, "--json").json
+
+
+def test_values_from_a_third_text() -> None:
+    document = ask("cross", *PAIR, "--value-text", "a b c d", "--json").json
+    assert document["value_text"] == "a b c d"
+    assert ask("cross", *PAIR, "--value-text", "a b").code == 3
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (("a",), 2), (("a", ""), 3), (("-", "-"), 2), ((*PAIR, "--layer", "1"), 3), ((*PAIR, "--show", "no"), 2),
+        ((*PAIR, "--model", "minilm"), 4), ((*PAIR, "--max-output", "1b"), 5),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
+    answer = ask("cross", *question, stdin=b"x")
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert answer.err.startswith("error: ")

@@ -1,0 +1,180 @@
+"""`attn explain`: the screen's numbers hold together, topics, languages, bad input."""
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import jsonschema
+import pytest
+from asking import ask
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+TEXT = "humpty dumpty sat on"
+NUMBER = r"-?\d+\.\d+"
+
+
+def part(screen: str, title: str) -> list[str]:
+    """The lines of one part of a screen, from its title to the next blank line."""
+    lines = screen.split("\n")
+    start = next(at for at, line in enumerate(lines) if line.startswith(title))
+    return lines[start : next((at for at in range(start, len(lines)) if not lines[at].strip()), len(lines))]
+
+
+def numbers(line: str) -> list[Decimal]:
+    return [Decimal(found) for found in re.findall(NUMBER, line)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("options", [("--d-model", "512"), ("--d-model", "7", "--precision", "2"), ("--num-heads", "4", "--head", "2")])
+def test_the_sums_on_the_screen_add_up(width: int, options: tuple[str, ...]) -> None:
+    screen = ask("explain", TEXT, "--query", "on", *options, width=width).out
+    unit = Decimal(1).scaleb(-2 if "2" == options[-1] and "--precision" in options else -4)
+    rows = [numbers(line) for line in part(screen, "similarity of on")[2:] if re.match(r"\d ", line)]
+    assert len(rows) == 4
+    for row in rows:
+        assert sum(row[:-1]).quantize(unit) == row[-1]
+    softmax = [line for line in part(screen, "softmax of on") if re.match(r"\d |sum", line)]
+    columns = [numbers(line)[-2:] for line in softmax]
+    for column in zip(*columns, strict=True):
+        assert sum(column[:-1]).quantize(unit) == column[-1]
+    output = [numbers(line) for line in part(screen, "output of on") if re.match(r"\d |o +-?\d", line)]
+    for column in zip(*[row[1:] for row in output[:-1]], output[-1], strict=True):
+        assert sum(column[:-1]).quantize(unit) == column[-1]
+
+
+def test_each_step_follows_from_the_printed_ones() -> None:
+    screen = ask("explain", TEXT, "--query", "on", "--d-model", "512").out
+    scores = {row[0]: row for row in (line.split() for line in part(screen, "scores of on") if re.match(r"\d ", line))}
+    softmax = [line.split() for line in part(screen, "softmax of on") if re.match(r"\d ", line)]
+    total = next(numbers(line)[0] for line in part(screen, "softmax of on") if line.startswith("sum"))
+    highest = max(float(row[-1]) for row in scores.values())
+    for row in softmax:
+        at, _, score, shifted, raised, weight = row[:6]
+        raw, scaled = float(scores[at][2]), float(scores[at][3])
+        assert scaled == pytest.approx(raw / 512**0.5, abs=2e-4)
+        assert float(score) == scaled == float(scores[at][-1])
+        assert float(shifted) == pytest.approx(float(score) - highest, abs=1.01e-4)
+        assert float(raised) == pytest.approx(2.718281828459045 ** float(shifted), abs=2e-4)
+        assert float(weight) == pytest.approx(float(raised) / float(total), abs=2e-4)
+
+
+def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
+    screen = ask("explain", TEXT, "--query", "on", "--d-model", "512").out
+    weights = [line.split()[5] for line in part(screen, "softmax of on") if re.match(r"\d ", line)]
+    row = next(line for line in part(screen, "weights A") if "▸on" in line)
+    assert [str(value) for value in numbers(row)] == [value[:6] for value in weights]
+    output = next(line for line in part(screen, "output of on") if re.match(r"o +-?\d", line))
+    found = next(line for line in part(screen, "output O") if "▸on" in line)
+    assert numbers(found)[:4] == numbers(output)[:4]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")])
+def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
+    for question in (
+        ("今天 我 的 计划 是 买菜", "--query", "计划"), ("softmax", "2", "1", "0.1"), ("scaling", "--samples", "99"),
+        ("matrix-softmax", TEXT), ("order", TEXT), ("metric", "entropy"),
+    ):  # fmt: skip
+        answer = ask("explain", *question, *options, width=width)
+        assert answer.code == 0, answer.err
+        screen = re.sub(r"\x1b\[[0-9;]*m", "", answer.out)
+        assert all(cells(line) <= width for line in screen.split("\n"))
+        assert screen.isascii() or "--ascii" not in options
+        assert ("\x1b" in answer.out) == ("always" in options)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        (TEXT, "--mask", "causal", "--softcap", "3", "--position", "alibi"), (TEXT, "--mask", "padding:4"), (TEXT, "--position", "rope"),
+        ("softmax",), ("softmax", "1000", "-3"), ("scaling", "--samples", "99", "--d-model", "128"), ("matrix-softmax", TEXT, "--mask", "causal"),
+        ("order", "我爱你", "--tokenizer", "char"), ("metric", "entropy"), ("metric", "duplicate_pattern"),
+    ],
+)  # fmt: skip
+def test_json_is_valid(question: tuple[str, ...]) -> None:
+    document = ask("explain", *question, "--json").json
+    jsonschema.validate(document, SCHEMAS["attn.explain/1"])
+    assert ask("explain", *question, "--json").json == document
+    assert len(ask("explain", *question, "--plain").out.splitlines()) > 1
+
+
+def test_a_wrong_document_is_not_valid() -> None:
+    document = ask("explain", "softmax", "--json").json
+    for broken in (
+        {**document, "topic": "order"},
+        {**document, "more": 1},
+        {name: held for name, held in document.items() if name != "weights"},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, SCHEMAS["attn.explain/1"])
+
+
+def test_negative_scores_are_numbers() -> None:
+    assert ask("explain", "softmax", "-1", "-2.5", "--json").json["given"] == [-1.0, -2.5]
+
+
+def test_chinese_explains_in_chinese() -> None:
+    screen = ask("explain", TEXT, "--lang", "zh").out
+    assert "得分 s = q·k" in screen.replace("  ", " ") or "的得分" in screen
+    assert "similarity" not in screen
+    assert ask("explain", TEXT, "--lang", "zh", "--ascii").code == 2
+    assert ask("explain", TEXT, "--lang", "fr").code == 2
+
+
+def test_parts_can_be_chosen() -> None:
+    screen = ask("explain", TEXT, "--show", "softmax").out
+    assert "softmax of on" in screen
+    assert "similarity" not in screen
+
+
+def test_many_keys_are_shortened_and_still_add_up() -> None:
+    words = " ".join(f"w{at}" for at in range(40))
+    screen = ask("explain", words, "--query", "w7", "--top", "5").out
+    softmax = [line for line in part(screen, "softmax of w7") if re.match(r"\d+ w\d|35 others|sum", line)]
+    assert len(softmax) == 7
+    for column in zip(*[numbers(line)[-2:] for line in softmax], strict=True):
+        assert sum(column[:-1]).quantize(Decimal("0.0001")) == column[-1]
+
+
+def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:
+    for query, expected in (("the:2", 3), ("#-1", 4), ("cat", 1)):
+        assert ask("explain", "the cat saw the dog", "--query", query, "--json").json["query"] == expected
+    assert ask("explain", "a b c", "--json").json["query"] == 2
+    assert "occurs 2 times" in ask("explain", "the cat saw the dog", "--query", "the").err
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ((TEXT, "--query", "off"), 3), ((TEXT, "--layer", "1"), 3), ((TEXT, "--head", "0-1", "--num-heads", "2"), 2), ((TEXT, "--show", "no"), 2),
+        (("softmax", "x"), 3), (("softmax", "1", "--temperature", "0"), 2), (("scaling", "--d-k", "0"), 2), (("metric", "entrpy"), 2),
+        (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax", "--temprature", "2"), 3),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
+    answer = ask("explain", *question)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert answer.err.startswith("error: ")
+    assert "Traceback" not in answer.err
+
+
+def test_the_screen_can_be_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "on.svg"
+    assert ask("explain", TEXT, "--svg", str(path)).code == 0
+    assert path.read_text().startswith("<svg")
+    assert "humpty" in path.read_text()
+
+
+def test_hostile_tokens_are_inert() -> None:
+    answer = ask("explain", "a \x1b[31mred \u202eb", "--tokenizer", "whitespace", "--color", "never")
+    assert "\x1b" not in answer.out
+    assert "\u202e" not in answer.out
+
+
+def test_help_names_the_topics() -> None:
+    found = ask("explain", "--help").out
+    for topic in ("softmax", "scaling", "matrix-softmax", "order", "metric"):
+        assert topic in found
+        assert ask("explain", topic, "--help").code == 0

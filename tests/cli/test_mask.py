@@ -1,0 +1,84 @@
+"""`attn mask`: drawn, described, counted; files and biases; bad input."""
+
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from asking import ask
+
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+
+def test_a_causal_mask_is_a_triangle() -> None:
+    rows = [line for line in ask("mask", "causal", "-n", "5").out.split("\n") if line[:1].isdigit() and "█" in line]
+    assert [row.count("█") for row in rows] == [2, 4, 6, 8, 10]
+    assert "15 pairs visible, 60.00%" in ask("mask", "causal", "-n", "5").out
+
+
+def test_each_mask_says_what_its_number_counts() -> None:
+    assert "3 keys, its own included" in ask("mask", "window:3").out
+    assert "连自己共 3 个" in ask("mask", "window:3", "--lang", "zh").out
+
+
+def test_an_intersection_is_drawn_beside_its_parts() -> None:
+    screen = ask("mask", "causal", "window:2,2", "-n", "7").out
+    assert "all together: causal & window:2,2" in screen
+    assert "18 pairs visible" in screen
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        (), ("causal",), ("window:2,2|global:0", "padding:1", "-n", "9"), ("bigbird:2,1", "-n", "30"), ("lsh:4,2",), ("causal", "-n", "300"),
+        ("causal", "--bias", "alibi", "--head", "3"), ("none", "--bias", "t5"), ("none", "--bias", "t5-decoder", "-n", "100"), ("padding:16",),
+    ],
+)  # fmt: skip
+def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
+    document = ask("mask", *question, "--json").json
+    jsonschema.validate(document, SCHEMAS["attn.mask/1"])
+    for width in (60, 80, 120):
+        for options in ((), ("--ascii",), ("--lang", "zh")):
+            answer = ask("mask", *question, *options, width=width)
+            assert answer.code == 0, answer.err
+            assert all(cells(line) <= width for line in answer.out.split("\n"))
+            assert answer.out.isascii() or options != ("--ascii",)
+
+
+def test_a_file_brings_its_size(tmp_path: Path) -> None:
+    np.save(tmp_path / "m.npy", np.tril(np.ones((7, 7))))
+    document = ask("mask", str(tmp_path / "m.npy"), "--json").json
+    assert (document["n"], document["masks"][0]["pairs"]) == (7, 28)
+    assert ask("mask", str(tmp_path / "m.npy"), "-n", "8").code == 3
+    np.save(tmp_path / "k.npy", np.ones((6, 6)))
+    assert ask("mask", str(tmp_path / "m.npy"), str(tmp_path / "k.npy")).code == 3
+
+
+def test_rows_that_see_nothing_are_told() -> None:
+    screen = " ".join(ask("mask", "causal", "padding:16").out.split())
+    assert "queries that see nothing: 16 (0 1 2 3 4 5 6 7 …)" in screen
+
+
+def test_t5_without_a_model_shows_bucket_numbers() -> None:
+    found = ask("mask", "none", "--bias", "t5", "-n", "9", "--json").json["bias"]
+    assert found["buckets"]
+    assert {row["distance"]: row["value"] for row in found["by_distance"]} == {-8: 8, -4: 4, -2: 2, -1: 1, 0: 0, 1: 17, 2: 18, 4: 20, 8: 24}
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (("causl",), 2), (("window:0",), 2), (("causal", "-n", "0"), 3), (("causal", "--bias", "rope"), 2), (("no.npy",), 3),
+        (("causal", "--bias", "alibi", "--head", "8"), 3), (("none", "-n", "1000000"), 5), (("causal", "--layer", "1"), 2),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
+    answer = ask("mask", *question)
+    assert (answer.code, answer.out) == (code, ""), answer.err
+    assert answer.err.startswith("error: ")
+
+
+def test_plain_is_one_line_a_mask() -> None:
+    rows = [line.split("\t") for line in ask("mask", "causal", "window:2", "-n", "4", "--plain").out.splitlines()]
+    assert [row[:2] for row in rows] == [["spec", "pairs"], ["causal", "10"], ["window:2", "7"], ["causal & window:2", "7"]]

@@ -1,0 +1,101 @@
+"""What the explaining screens are made of: sums that add up, wrapped prose, ledgers, curves, pictures, phrases."""
+
+import re
+from decimal import Decimal
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from attncli.render.ledger import ledger
+from attncli.render.lines import Lines, line
+from attncli.render.phrases import en, say, zh
+from attncli.render.picture import screen_svg
+from attncli.render.plot import Series, curves
+from attncli.render.prose import wrap
+from attncli.render.safe import cells
+from attncli.render.sums import MORE, adding_digits, adds_up
+from attncli.render.view import View
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(-50, 50, allow_nan=False), min_size=1, max_size=9), st.integers(1, 5))
+def test_printed_terms_add_up_to_the_printed_total(terms: list[float], precision: int) -> None:
+    total = sum(terms)
+    digits = adding_digits([(terms, total)], precision)
+    assert precision <= digits <= precision + MORE
+    added = sum(Decimal(f"{term:.{digits}f}") for term in terms)
+    # on the edge between two roundings one unit of the last digit may be left
+    assert abs(added - Decimal(f"{total:.{precision}f}")) <= Decimal(1).scaleb(-precision)
+    if digits < precision + MORE:
+        assert adds_up(terms, total, digits, precision)
+
+
+def test_more_digits_are_taken_only_where_needed() -> None:
+    assert adding_digits([([0.25, 0.75], 1.0)], 2) == 2
+    assert adding_digits([([0.333, 0.333, 0.334], 1.0)], 2) == 3
+    assert not adds_up([0.333, 0.333, 0.334], 1.0, 2, 2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text("ab ，。「」计划買", max_size=60), st.integers(2, 30))
+def test_wrapping_loses_nothing_but_blanks(text: str, width: int) -> None:
+    assume("」」" not in text)
+    lines = wrap(text, width)
+    assert all(cells(row) <= width for row in lines)
+    if not any("…" in row for row in lines):
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_chinese_breaks_between_characters_but_not_before_a_stop() -> None:
+    assert wrap("注意力总是按行计算。", 12) == ["注意力总是按", "行计算。"]
+    assert wrap("一二三四五六。", 12) == ["一二三四五", "六。"]
+
+
+def test_a_ledger_rules_off_its_total() -> None:
+    found = ledger(["key", "w"], [["a", "0.25"], ["b", "0.75"]], ["sum", "1.00"], View()).plain.split("\n")
+    assert found[-1].split() == ["sum", "1.00"]
+    assert set(found[-2]) == {"─"}
+    assert set(ledger(["key", "w"], [["a", "1"]], ["sum", "1"], View(ascii=True)).plain.split("\n")[-2]) == {"-"}
+    assert "─" not in ledger(["key", "w"], [["a", "1"]], [], View()).plain
+
+
+def test_curves_pass_through_their_points() -> None:
+    n = [2**at for at in range(9)]
+    for view in (View(width=60), View(width=60, ascii=True), View(width=60, color=True)):
+        drawn = curves([Series("square", tuple((x, x * x) for x in n))], view, height=17, x_name="n")
+        rows = drawn.plain.split("\n")
+        assert all(cells(row) <= 60 for row in rows)
+        mark = "o" if view.ascii else "●"
+        heights = [at for at, row in enumerate(rows[:17]) if mark in row]
+        assert heights == list(range(0, 17, 2))
+        assert view.color or drawn.rows == tuple(tuple((text, "") for text, _ in row) for row in drawn.rows)
+    assert curves([], View()) == Lines()
+    assert curves([Series("none", ((0.0, 1.0),))], View()) == Lines()
+
+
+def test_a_picture_is_inert_and_keeps_its_colours() -> None:
+    block = Lines((*line(("<b>&x", "bold #ffffff on #440154")).rows, *line(("it's", "yellow")).rows, ()))
+    drawn = screen_svg(block)
+    assert "<b>" not in drawn
+    assert "&lt;b&gt;&amp;x" in drawn
+    assert 'fill="#440154"' in drawn
+    assert 'font-weight="bold"' in drawn
+    assert not re.search(r"(?:href|src|url\(|<script)", drawn)
+    assert drawn == screen_svg(block)
+    import xml.etree.ElementTree as ElementTree
+
+    ElementTree.fromstring(drawn)
+
+
+def test_every_language_has_every_phrase_with_the_same_places() -> None:
+    assert en.PHRASES.keys() == zh.PHRASES.keys()
+    for name, phrase in en.PHRASES.items():
+        assert set(re.findall(r"\{\d\}", phrase)) == set(re.findall(r"\{\d\}", zh.PHRASES[name])), name
+
+
+def test_ascii_has_no_chinese() -> None:
+    assert say(View(lang="zh"), "sum") == "总和"
+    assert say(View(lang="zh", ascii=True), "sum") == "sum"
+    with pytest.raises(KeyError):
+        say(View(), "no such phrase")
