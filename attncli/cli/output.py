@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from errno import EBADF
-from io import RawIOBase
+from io import RawIOBase, StringIO
 from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
@@ -162,10 +163,10 @@ def guarded(arguments: Sequence[str], environment: Environment) -> int:
         if environment.debug:
             raise
         return _told(error, environment)
-    except MemoryError as error:
+    except MemoryError:
         if environment.debug:
             raise
-        return _told(LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"), environment, error)
+        return _told(LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"), environment)
     except Exception as error:
         if environment.debug:
             raise
@@ -173,8 +174,7 @@ def guarded(arguments: Sequence[str], environment: Environment) -> int:
         return _told(AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it"), environment)
 
 
-def _told(error: AttnError, environment: Environment, cause: BaseException | None = None) -> int:
-    del cause
+def _told(error: AttnError, environment: Environment) -> int:
     try:
         environment.report(error)
     except BrokenPipeError:
@@ -188,8 +188,10 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     from attncli.cli.app import command
 
     asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
+    said = StringIO()
     try:
-        ended = command().main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
+        with redirect_stdout(said):  # Typer prints help pages and completion scripts itself
+            ended = command().main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
     except Exit as ended_early:
         return ended_early.exit_code
     except Abort:
@@ -201,6 +203,9 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         from attncli.cli.misuse import misuse
 
         raise misuse(error) from error
+    finally:
+        if printed := said.getvalue():
+            environment.write(printed.encode())
     if environment.verbose:
         from attncli.cli.effort import effort
 
