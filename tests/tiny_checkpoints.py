@@ -95,7 +95,8 @@ CASES: dict[str, Case] = {
         "gpt_neox",
         {
             "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
-            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7, "bos_token_id": 1, "eos_token_id": 2,
+            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7,
+            "bos_token_id": 1, "eos_token_id": 2,
         },
         "AutoModelForCausalLM",
     ),
@@ -123,7 +124,8 @@ CASES: dict[str, Case] = {
     "llama dynamic": Case("llama", {**LLAMA, **_rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
     "mistral": Case("mistral", {**LLAMA, **_rope("default"), "sliding_window": 5}),
     "mixtral": Case(
-        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5}
+        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2,
+         "sliding_window": 5}
     ),
     "qwen2": Case(
         "qwen2",
@@ -144,7 +146,8 @@ CASES: dict[str, Case] = {
     "gemma3_text": Case(
         "gemma3_text",
         {
-            **LLAMA, "sliding_window": 5, "query_pre_attn_scalar": 7, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            **LLAMA, "sliding_window": 5, "query_pre_attn_scalar": 7,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 97.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 11.0},
@@ -211,9 +214,7 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
         model = getattr(transformers, case.saved_by).from_config(config, dtype=torch.float32)
         with torch.no_grad():
             for name, weight in model.named_parameters():
-                if weight.ndim == 1 and "norm" in name.lower() and name.endswith("weight"):
-                    weight.copy_(1 + 0.3 * torch.randn(weight.shape))
-                elif "ln_" in name and name.endswith("weight"):
+                if name.endswith("weight") and ((weight.ndim == 1 and "norm" in name.lower()) or "ln_" in name):
                     weight.copy_(1 + 0.3 * torch.randn(weight.shape))
                 elif "embed_positions" not in name or case.model_type != "marian":
                     weight.copy_(0.3 * torch.randn(weight.shape))

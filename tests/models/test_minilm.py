@@ -1,0 +1,87 @@
+"""all-MiniLM-L6-v2 itself: within 1e-6 of transformers, and the head that sends `it` to `animal`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attncli
+from attncli.inputs.token import Token
+from attncli.models.aliases import locate
+from attncli.models.model import Model
+from attncli.models.reference import Side, reference
+
+SENTENCES = (
+    "The animal didn't cross the street because it was too tired",
+    "humpty dumpty sat on",
+    "word",
+    "今天 我 的 计划 是 买菜",
+    "我昨天去超市，买了牛奶和面包，今天发现面包过期了",
+    "Der Fluß fließt über 3 große Steine.",
+    "🎉 emojis 👩‍👩‍👧 and combining a\u0301 marks",
+    "he said: 'it is what it is', she said nothing; they left at 10:45 p.m.",
+    "مرحبا بالعالم and שלום",
+    "long " * 398,
+)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return locate("minilm").folder
+
+
+@pytest.fixture(scope="module")
+def known(folder: Path) -> Callable[..., tuple[Side, ...]]:
+    return cache(lambda ids, dtype: reference(folder, ids, dtype=dtype))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_ten_sentences(folder: Path, known: Callable[..., tuple[Side, ...]], library: str) -> None:
+    """Weights within 1e-6 of the reference; float32 as near to it as transformers' own float32, whose single weights
+    are up to 3e-6 away (1.6e-6 in short sentences), so that no two float32 runs agree to 1e-6 everywhere."""
+    exact, single = (attncli.load(folder, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
+    assert (len(exact.spec.blocks), exact.spec.blocks[0].attention.heads, exact.spec.family) == (6, 12, "bert")
+    counts = []
+    for sentence in SENTENCES:
+        tokens = exact.encode(sentence)
+        counts.append(len(tokens))
+        (side,), (theirs,) = (known(tuple(token.id for token in tokens), dtype) for dtype in ("float64", "float32"))
+        ours = weights(single, tokens)
+        assert distance(weights(exact, tokens), side.weights, np.max) < 1e-12
+        assert distance(ours, side.weights, np.mean) < 1e-6
+        assert distance(ours, side.weights, np.max) < 1e-5
+        assert distance(ours, side.weights, rms) < 2 * distance(theirs.weights, side.weights, rms)
+    assert (min(counts), max(counts)) == (3, 400)
+
+
+def weights(model: Model, tokens: list[Token]) -> list[np.ndarray]:
+    return [model.backend.numpy(trace.stages["weights"]) for trace in model.trace(tokens, keep=("weights",))]
+
+
+def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], over: Callable[[np.ndarray], float]) -> float:
+    return float(over(np.abs(np.stack(ours) - np.stack(theirs))))
+
+
+def rms(apart: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(apart**2)))
+
+
+def test_it_looks_at_the_animal() -> None:
+    model = attncli.load("minilm", backend="numpy")
+    tokens = model.encode(SENTENCES[0])
+    words = [token.text for token in tokens]
+    weights = {trace.layer: trace.stages["weights"][:, words.index("it"), words.index("animal")] for trace in model.trace(tokens)}
+    ranked = sorted(((float(weight), layer, head) for layer in weights for head, weight in enumerate(weights[layer])), reverse=True)
+    assert [(layer, head) for _, layer, head in ranked[:2]] == [(5, 11), (3, 1)]
+    assert ranked[0][0] == pytest.approx(0.65, abs=0.01)
+    assert ranked[1][0] == pytest.approx(0.64, abs=0.01)
+
+
+def test_a_text_longer_than_its_positions_is_refused() -> None:
+    model = attncli.load("minilm")
+    with pytest.raises(attncli.AttnError, match="602 tokens, the model has 512 positions"):
+        model.encode("word " * 600)

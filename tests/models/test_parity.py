@@ -1,0 +1,206 @@
+"""Every family against transformers, eagerly, on tiny random checkpoints: each head's weights and each layer's vectors.
+
+The reference is `attncli.models.reference`, which only loads transformers' own model and keeps its
+casts in float64; comparing is done here, and must fail when a knob is turned (`test_negative_controls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.attention.mask import Causal, Everywhere
+from attncli.attention.spec import Alibi, Block, Rope, Spec
+from attncli.models.families import MODEL_TYPES
+from attncli.models.model import Model
+from attncli.models.reference import Side, reference
+from attncli.models.run import finish
+from attncli.models.store import CheckpointStore
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
+TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
+TARGET = (2, 17, 33, 8, 40, 6, 19)
+LIBRARIES = ("numpy", "torch")
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(scope="module")
+def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]]:
+    @cache
+    def found(name: str, ids: tuple[int, ...] = IDS, dtype: str = "float64") -> tuple[Side, ...]:
+        return reference(folder_of(name), ids, target=TARGET if two_sided(name) else None, dtype=dtype)
+
+    return found
+
+
+def two_sided(name: str) -> bool:
+    return CASES[name].model_type in ("t5", "bart", "marian")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An array of ours beside the reference's."""
+
+    what: str
+    ours: np.ndarray
+    theirs: np.ndarray
+
+    @property
+    def apart(self) -> float:
+        """The largest |difference|, relative to the reference's largest number."""
+        return float(np.max(np.abs(self.ours - self.theirs)) / np.max(np.abs(self.theirs)))
+
+
+def pairs(model: Model, sides: tuple[Side, ...], ids: tuple[int, ...] = IDS) -> Iterator[Pair]:
+    """Every head's weights and every layer's vectors of a run, with the reference's."""
+    tokens = model.tokenizer.ids_to_tokens(ids)
+    yield from of_side(model, tokens, sides[0])
+    if len(sides) > 1:
+        yield from of_side(model.decoder(tokens), model.tokenizer.ids_to_tokens(TARGET), sides[1])
+
+
+def of_side(model: Model, tokens: list, side: Side) -> Iterator[Pair]:
+    plain = model.backend.numpy
+    last = len(model.spec.blocks) - 1
+    assert len(side.weights) == last + 1
+    for trace in model.trace(tokens):
+        index = trace.layer
+        if index == 0:
+            yield Pair("embedding", plain(trace.before), side.hidden[0])
+        assert trace.stages["weights"].shape == side.weights[index].shape
+        for head, theirs in enumerate(side.weights[index]):
+            yield Pair(f"layer {index} head {head}", plain(trace.stages["weights"][head]), theirs)
+        for head, theirs in enumerate(side.cross[index] if side.cross else ()):
+            yield Pair(f"layer {index} cross head {head}", plain(trace.cross.stages["weights"][head]), theirs)
+        after = trace.after if index < last else finish(model.spec, model.store.outer(model.backend), model.backend, trace.after)
+        if side.hidden[index + 1].shape == after.shape:  # OPT 350m's reference goes on to the narrow width
+            yield Pair(f"after layer {index}", plain(after), side.hidden[index + 1])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", CASES)
+def test_float64(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
+    model = attncli.load(folder_of(name), backend=library, dtype="float64")
+    assert model.warnings == ()
+    found = list(pairs(model, expected(name)))
+    assert max(found, key=lambda pair: pair.apart).apart < 1e-10
+    # the knobs bite: attention is far from uniform somewhere
+    assert max(float(pair.theirs.max()) for pair in found if "head" in pair.what) > 0.5
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", CASES)
+def test_float32(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
+    """At most twice as far from float64 as transformers' own float32, root mean square over all heads and vectors.
+
+    Tiny random models magnify single roundings by chance; the geometric mean over three texts evens that out.
+    """
+    model = attncli.load(folder_of(name), backend=library, dtype="float32")
+    ratios = []
+    for ids in TEXTS:
+        exact = expected(name, ids)
+        ours = rms([pair.ours - pair.theirs for pair in pairs(model, exact, ids)])
+        single = [array for side in expected(name, ids, "float32") for array in arrays(side)]
+        double = [array for side in exact for array in arrays(side)]
+        ratios.append(ours / rms([one - other for one, other in zip(single, double, strict=True)]))
+    assert np.exp(np.mean(np.log(ratios))) < 2.0
+
+
+def arrays(side: Side) -> list[np.ndarray]:
+    return [*side.hidden, *side.weights, *side.cross]
+
+
+def rms(differences: list[np.ndarray]) -> float:
+    return float(np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in differences) / sum(one.size for one in differences)))
+
+
+def test_every_family_has_a_case() -> None:
+    assert {case.model_type for case in CASES.values()} == set(MODEL_TYPES)
+
+
+def attention(spec: Spec, **changed: object) -> Spec:
+    return replace(spec, blocks=tuple(replace(block, attention=replace(block.attention, **changed)) for block in spec.blocks))
+
+
+def blocks(spec: Spec, change: Callable[[Block], Block]) -> Spec:
+    return replace(spec, blocks=tuple(change(block) for block in spec.blocks))
+
+
+def rope(spec: Spec, **changed: object) -> Spec:
+    def turned(block: Block) -> Block:
+        if not isinstance(block.attention.position, Rope):
+            return block
+        return replace(block, attention=replace(block.attention, position=replace(block.attention.position, **changed)))
+
+    return blocks(spec, turned)
+
+
+def norms(spec: Spec, **changed: object) -> Spec:
+    return blocks(spec, lambda block: replace(block, norms={place: replace(norm, **changed) for place, norm in block.norms.items()}))
+
+
+TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
+    ("bert", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.scale * 1.001)),
+    ("bert", "eps", lambda spec: norms(spec, eps=1.1e-3)),
+    ("bert", "activation", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, activation="gelu_tanh")))),
+    ("bert", "causal", lambda spec: attention(spec, mask=Causal())),
+    ("roberta", "offset", lambda spec: replace(spec, embedding=replace(spec.embedding, position_offset=0))),
+    ("distilbert", "norm place", lambda spec: blocks(spec, lambda block: replace(block, norms={"attn.sum": block.norms["attn.sum"]}))),
+    ("modernbert", "window", lambda spec: attention(spec, mask=Everywhere())),
+    ("modernbert", "theta", lambda spec: rope(spec, theta=97.0)),
+    ("gpt2", "layer's scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.scale)),
+    ("gpt_neo", "window", lambda spec: attention(spec, mask=Causal())),
+    ("gptj", "pairing", lambda spec: rope(spec, pairing="half")),
+    ("gpt_neox", "share", lambda spec: rope(spec, dims=4)),
+    ("gpt_neox in sequence", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("bloom", "positions", lambda spec: attention(spec, position=None)),
+    ("bloom", "both ways", lambda spec: attention(spec, mask=Everywhere(), position=Alibi(symmetric=True))),
+    ("llama", "theta", lambda spec: rope(spec, theta=97.5)),
+    ("llama linear", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("llama 3.1", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("llama yarn", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("llama dynamic", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("phi3 long", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("mistral", "window", lambda spec: attention(spec, mask=Causal())),
+    ("mixtral", "chosen", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, chosen=3)))),
+    ("qwen3_moe", "shares", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, renormalise=True)))),
+    ("qwen3", "query norm", lambda spec: attention(spec, qk_norm=None)),
+    ("gemma", "offset of weights", lambda spec: norms(spec, unit_offset=False)),
+    ("gemma", "embedding", lambda spec: replace(spec, embedding=replace(spec.embedding, scale=1.0))),
+    ("gemma2", "soft cap", lambda spec: attention(spec, softcap=None)),
+    ("gemma2", "soft cap near 2", lambda spec: attention(spec, softcap=2.01)),
+    ("cohere", "parallel", lambda spec: blocks(spec, lambda block: replace(block, parallel=False))),
+    ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
+    ("t5", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.head_dim ** -0.5)),
+    ("t5", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, max_distance=30))),
+    ("bart", "embedding", lambda spec: replace(spec, embedding=replace(spec.embedding, scale=1.0))),
+    ("marian", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="sinusoidal"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "knob", "turn"), TURNED, ids=[f"{name}: {knob}" for name, knob, _ in TURNED])
+def test_negative_controls(name: str, knob: str, turn: Callable[[Spec], Spec], folder_of: Callable, expected: Callable) -> None:
+    model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
+    spec = turn(model.spec)
+    assert spec != model.spec
+    turned = replace(model, spec=spec, store=CheckpointStore(spec, model.store.checkpoint, model.store.binding))
+    found = [pair for pair in pairs(turned, expected(name)) if "head" in pair.what]
+    assert max(pair.apart for pair in found) > 1e-6
+
+
+def test_a_head_taken_for_another_is_noticed(folder_of: Callable, expected: Callable) -> None:
+    model = attncli.load(folder_of("llama"), backend="numpy", dtype="float64")
+    found = [pair for pair in pairs(model, expected("llama")) if pair.what.startswith("layer 0 head")]
+    assert all(Pair("", one.ours, other.theirs).apart > 1e-3 for one, other in pairwise(found))
