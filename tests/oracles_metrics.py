@@ -44,7 +44,9 @@ def pattern(weights: Matrix, seen: Seen, shown: Callable[[int, int], bool]) -> F
     return (above / below if below else math.nan, rows)
 
 
-def metrics(weights: Matrix, seen: Seen, tokens: Sequence[object], special: Sequence[bool], band: int = 2) -> dict[str, Found]:
+def metrics(
+    weights: Matrix, seen: Seen, tokens: Sequence[object], special: Sequence[bool], punctuation: Sequence[bool], band: int = 2
+) -> dict[str, Found]:
     """Every metric of one head by name; weights must be 0 where not seen."""
 
     def moment(i: int, of: Callable[[int], float]) -> float:
@@ -70,6 +72,7 @@ def metrics(weights: Matrix, seen: Seen, tokens: Sequence[object], special: Sequ
         "next": at_offset(w, seen, 1),
         "sink": mean([w[i][0] for i in range(1, len(w)) if visible_keys(seen, i)]),
         "special": per_row(w, seen, lambda i, _: sum(a for a, s in zip(w[i], special, strict=True) if s)),
+        "punctuation": per_row(w, seen, lambda i, _: sum(a for a, s in zip(w[i], punctuation, strict=True) if s)),
         "diagonality": per_row(w, seen, lambda i, keys: 1 - moment(i, abs) / max(abs(i - j) for j in keys), 2),
         "band": per_row(w, seen, lambda i, _: sum(a for j, a in enumerate(w[i]) if abs(i - j) <= band)),
         "previous_pattern": pattern(w, seen, lambda i, j: j == i - 1),

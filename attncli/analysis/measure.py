@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.metrics import DEFAULT, METRICS, Metric
+from attncli.analysis.metrics import DEFAULT, METRICS, OFFSETS, Metric
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.rows import About, Rows, WeightRows
 from attncli.analysis.sight import Bools, Floats, Ints, Sight, sight
@@ -94,6 +94,8 @@ def _sum(values: Floats, used: Bools) -> Floats:
 
 def known(name: str) -> Metric:
     """The metric of that name. Raises UsageError, with the nearest name."""
+    if name in OFFSETS:
+        return OFFSETS[name]
     if name not in METRICS:
         from difflib import get_close_matches
 
@@ -105,7 +107,13 @@ def known(name: str) -> Metric:
 def _answerable(metric: Metric, about: About) -> bool:
     if metric.aligned and not about.aligned:
         return False
-    return {"": True, "tokens": about.pairs is not None, "special": about.special is not None}[metric.needs]
+    known = {
+        "": True,
+        "tokens": about.pairs is not None,
+        "special": about.special is not None,
+        "punctuation": about.punctuation is not None,
+    }
+    return known[metric.needs]
 
 
 def uniform_rows(i: Ints, see: Sight, about: About) -> Rows:
@@ -125,6 +133,7 @@ def measure(
     queries: Any = None,
     tokens: Sequence[Hashable] | None = None,
     special: Any = None,
+    punctuation: Any = None,
     offset: int = 0,
     aligned: bool = True,
 ) -> dict[str, Measured]:
@@ -132,7 +141,7 @@ def measure(
 
     visible: booleans that broadcast to the weights, True where the query sees the key; None
     for everywhere. queries: booleans [..., query], False for padded queries, which are left
-    out as empty rows are. tokens: one id or name per key, for the token patterns. special:
+    out as empty rows are. tokens: one id or name per key, for the token patterns. special, punctuation:
     booleans [key]. offset: position of query 0. aligned: False where queries are another text
     than keys (cross-attention), which has no distances.
     The arrays are never written to. Raises InputError for shapes that do not fit.
@@ -145,6 +154,7 @@ def measure(
     about = About(
         None if tokens is None else Pairs(_lengthy(tokens, keys, "tokens")),
         None if special is None else np.asarray(_lengthy(special, keys, "special")) != 0,
+        None if punctuation is None else np.asarray(_lengthy(punctuation, keys, "punctuation")) != 0,
         aligned,
     )
     flat = array.reshape((-1, count, keys))

@@ -17,6 +17,8 @@ import numpy as np
 from attncli.analysis.rows import Rows
 from attncli.analysis.sight import Bools, Floats
 
+REACH = 5
+"""The farthest offset at which a head counts as positional."""
 BAND = 2
 """How far from the query `band` reaches on either side."""
 
@@ -43,7 +45,7 @@ class Metric:
     formula: how it is computed. low, high: its range; None where it has no bound of its own.
     unit: "" for shares. says: what a high value means. rows: which rows the mean is over.
     note: other conventions, and what is left out. needs: what must be known beyond the
-    weights ("tokens", "special"); without it the value is NaN. aligned: whether it compares
+    weights ("tokens", "special", "punctuation"); without it the value is NaN. aligned: whether it compares
     positions, and so needs queries and keys of one text.
     """
 
@@ -73,18 +75,21 @@ class Metric:
         queries: Any = None,
         tokens: Sequence[Hashable] | None = None,
         special: Any = None,
+        punctuation: Any = None,
         offset: int = 0,
     ) -> Any:
         """This metric for each head: float64 with the leading axes of `weights`, NaN where no row can be used.
 
         weights: [..., query, key], NumPy or torch, never written to. visible: booleans that
         broadcast to them, None for all visible. queries: booleans [..., query], False for
-        padding. tokens: one id or name per key. special: booleans [key]. offset: position of
+        padding. tokens: one id or name per key. special, punctuation: booleans [key]. offset: position of
         query 0. Raises InputError for shapes that do not fit.
         """
         from attncli.analysis.measure import measure
 
-        found = measure(weights, visible, metrics=(self.name,), queries=queries, tokens=tokens, special=special, offset=offset)
+        found = measure(
+            weights, visible, metrics=(self.name,), queries=queries, tokens=tokens, special=special, punctuation=punctuation, offset=offset
+        )
         return found[self.name].value
 
 
@@ -122,6 +127,11 @@ def _beyond(value: Callable[[Rows], Floats]) -> Callable[[Rows], PerRow]:
 def _special(rows: Rows) -> Floats:
     assert rows.about.special is not None
     return rows.mass(rows.about.special)
+
+
+def _punctuation(rows: Rows) -> Floats:
+    assert rows.about.punctuation is not None
+    return rows.mass(rows.about.punctuation)
 
 
 ALL_ROWS, VOITA = "rows that see a key", "Voita et al. 2019, Analyzing multi-head self-attention"
@@ -176,6 +186,10 @@ special = Metric(
     "special", "mean Σ_{j special} A", 0, 1, "", "attention rests on special tokens", ALL_ROWS,
     "Clark et al. 2019", _mean(_special), needs="special", aligned=False,
 )  # fmt: skip
+punctuation = Metric(
+    "punctuation", "mean Σ_{j punctuation} A", 0, 1, "", "attention rests on punctuation", ALL_ROWS,
+    "Clark et al. 2019", _mean(_punctuation), needs="punctuation", aligned=False,
+)  # fmt: skip
 diagonality = Metric(
     "diagonality", "mean 1 − Σ_j A |i−j| / max_{j∈K_i} |i−j|", 0, 1, "",
     "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021", _mean(_diagonality, _several),
@@ -206,10 +220,22 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         entropy, normalised_entropy, effective_keys, confidence, confidence_beyond_first, distance, signed_distance, previous, self,
-        next, sink, special, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern, missing,
+        next, sink, special, punctuation, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern, missing,
     )
 }  # fmt: skip
 """Every metric by name, in the order in which tables show them."""
+
+OFFSETS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "", "each token looks at a fixed offset",
+            f"rows that see key i{offset:+d}".replace("-", "−"), VOITA, _at(offset),
+        )
+        for offset in range(-REACH, REACH + 1)
+    )
+}  # fmt: skip
+"""The mass at each offset up to `REACH`, for positional heads; `-1`, `+0` and `+1` are previous, self and next."""
 
 DEFAULT = ("entropy", "confidence", "distance", "previous", "self", "next", "sink")
 """The metrics that fit beside each other on a narrow screen."""

@@ -22,12 +22,13 @@ class About:
     """What is known of the tokens behind the keys.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.
-    special: booleans [key], None where not known. aligned: whether queries and keys are the
+    special, punctuation: booleans [key], None where not known. aligned: whether queries and keys are the
     same text, so that i − j is a distance.
     """
 
     pairs: Pairs | None = None
     special: Bools | None = None
+    punctuation: Bools | None = None
     aligned: bool = True
 
 

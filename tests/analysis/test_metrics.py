@@ -50,7 +50,7 @@ def random_head(rng: np.random.Generator, queries: int, keys: int) -> tuple[np.n
 
 
 def told(weights: np.ndarray, seen: np.ndarray, tokens: list[int], special: np.ndarray) -> dict[str, oracle.Found]:
-    return oracle.metrics(weights.tolist(), seen.tolist(), tokens, special.tolist())
+    return oracle.metrics(weights.tolist(), seen.tolist(), tokens, special.tolist(), special[::-1].tolist())
 
 
 @settings(deadline=None, max_examples=25)
@@ -68,7 +68,7 @@ def test_every_metric_and_baseline_is_the_loop(seed: int, n: int, kind: str) -> 
     special = rng.random(n) < 0.3
     expected, even = told(weights, seen, tokens, special), told(np.array(oracle.uniform(seen.tolist())), seen, tokens, special)
     for array in (weights, torch.tensor(weights)):
-        found = measure(array, seen, metrics=ALL, tokens=tokens, special=special)
+        found = measure(array, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
         for name in ALL:
             assert float(found[name].value) == pytest.approx(expected[name][0], abs=1e-10, nan_ok=True), name
             assert int(found[name].rows) == expected[name][1], name
@@ -83,9 +83,9 @@ def test_the_oracle_notices_one_moved_weight() -> None:
     expected = told(weights, seen, tokens, special)
     moved = weights.copy()
     moved[7] = np.roll(moved[7], 3)
-    found = measure(moved, seen, metrics=ALL, tokens=tokens, special=special)
+    found = measure(moved, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
     unmoved = {"entropy", "normalised_entropy", "effective_keys", "confidence", "missing"}  # these do not know positions
-    for name in set(ALL) - unmoved - {"confidence_beyond_first", "special", "sink"}:
+    for name in set(ALL) - unmoved - {"confidence_beyond_first", "special", "punctuation", "sink"}:
         if name in ("previous", "self", "next", "band", "duplicate_pattern", "induction_pattern", "previous_pattern"):
             continue
         assert abs(float(found[name].value) - expected[name][0]) > 1e-6, name
@@ -98,8 +98,8 @@ def test_padded_queries_and_empty_rows_are_left_out() -> None:
     seen[:4, :4] = CAUSAL
     weights[:, 4, 0] = 1.0  # a padded query that attends all the same
     seen[4, 0] = True
-    found = measure(weights, seen, metrics=ALL, queries=[True] * 4 + [False], tokens=[1, 2, 1, 2, 0], special=[0] * 5)
-    alone = measure(G, CAUSAL, metrics=ALL, tokens=[1, 2, 1, 2], special=[0] * 4)
+    found = measure(weights, seen, metrics=ALL, queries=[True] * 4 + [False], tokens=[1, 2, 1, 2, 0], special=[0] * 5, punctuation=[0] * 5)
+    alone = measure(G, CAUSAL, metrics=ALL, tokens=[1, 2, 1, 2], special=[0] * 4, punctuation=[0] * 4)
     for name in ALL:
         np.testing.assert_allclose(found[name].value, [alone[name].value] * 2, atol=1e-12)
         assert found[name].rows.tolist() == [int(alone[name].rows)] * 2

@@ -51,12 +51,12 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None
     rule = Rule(0.4, mask=MASKS[name])
     dense = attend(backend, q, k, v, rule)
     weights, visible = backend.numpy(dense.weights), backend.numpy(dense.masked) != -np.inf
-    about = About(Pairs(TOKENS), SPECIAL)
+    about = About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1])
     tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
     told: list[float] = []
     mixed = stream(backend, q, k, v, rule, [tally, links, maps], about=about, rows=rows, progress=told.append)
     np.testing.assert_allclose(backend.numpy(mixed), backend.numpy(dense.mixed), atol=1e-13)
-    expected = measure(weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL)
+    expected = measure(weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL, punctuation=SPECIAL[::-1])
     for metric, found in tally.result().items():
         np.testing.assert_allclose(found.value, expected[metric].value, atol=1e-12, err_msg=metric)
         np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
@@ -96,7 +96,7 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
     single, double = TorchBackend("float32"), TorchBackend("float64")
     found = []
     for backend in (single, double):
-        tally = Tally(HEADS, tuple(METRICS), About(Pairs(TOKENS), SPECIAL))
+        tally = Tally(HEADS, tuple(METRICS), About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1]))
         stream(backend, *inputs(backend), Rule(0.4, mask=Causal()), [tally], about=tally.about, rows=7)
         found.append(tally.result())
     for name in METRICS:

@@ -1,0 +1,97 @@
+"""Labels: what a head looks like, each from one score with a stated threshold; a head may have several.
+
+A label needs its score to reach the threshold and to be `MARGIN` times what uniform attention
+would score over the same keys, so that short texts, where everything is near, label nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attncli.analysis.measure import Measured
+from attncli.analysis.metrics import OFFSETS
+
+MARGIN = 1.5
+BROAD = 0.9
+
+
+@dataclass(frozen=True)
+class Label:
+    """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least value."""
+
+    name: str
+    score: str
+    threshold: float
+    says: str
+    source: str
+
+
+LABELS: Mapping[str, Label] = {
+    label.name: label
+    for label in (
+        Label("previous-token", "previous", 0.4, "looks at the token before", "Voita 2019; TransformerLens uses 0.4"),
+        Label("next-token", "next", 0.4, "looks at the token after", "Clark 2019"),
+        Label("self", "self", 0.4, "looks at itself", "Kovaleva 2019 (diagonal)"),
+        Label("positional", "positional", 0.4, "looks at a fixed offset", "Voita 2019"),
+        Label("first-token sink", "sink", 0.3, "rests on the first token", "Gu et al. 2024, threshold 0.3"),
+        Label("special-token", "special", 0.5, "rests on special tokens such as [SEP]", "Clark 2019"),
+        Label("punctuation", "punctuation", 0.4, "looks at punctuation", "Clark 2019"),
+        Label("duplicate-token", "repeats_duplicate", 0.4, "looks at the same token earlier", "Wang et al. 2022, on random repeats"),
+        Label(
+            "induction", "repeats_induction", 0.4, "looks at what followed the same token earlier", "Olsson et al. 2022, on random repeats"
+        ),
+        Label("broad", "normalised_entropy", BROAD, "spreads over nearly all keys", "Clark 2019"),
+    )
+}
+"""Every label by name, in the order in which they are told."""
+
+NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normalised_entropy", *OFFSETS)
+"""The metrics that labels are made from."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A label that a head has earned. detail: such as the offset of a positional head, else ""."""
+
+    name: str
+    score: float
+    threshold: float
+    detail: str = ""
+
+
+def labels_of(measured: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None) -> list[Labelled]:
+    """The labels of one head, in the order of `LABELS`.
+
+    measured: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
+    `repeats_induction` (see `repeats.scores`), None where random repeats were not run.
+    A score that is not known (NaN) earns nothing.
+    """
+    found = []
+    for label in LABELS.values():
+        score, baseline, detail = _score(label.score, measured, head, repeats or {})
+        if np.isnan(score) or score < label.threshold:
+            continue
+        if label.name == "broad" or score >= MARGIN * baseline:
+            found.append(Labelled(label.name, score, label.threshold, detail))
+    return found
+
+
+def _score(name: str, measured: Mapping[str, Measured], head: int, repeats: Mapping[str, float]) -> tuple[float, float, str]:
+    if name.startswith("repeats_"):
+        return repeats.get(name, np.nan), 0.0, ""
+    if name == "positional":
+        offsets = [(float(measured[each].value[head]), each) for each in OFFSETS]
+        known = [pair for pair in offsets if not np.isnan(pair[0])]
+        if not known:
+            return np.nan, 0.0, ""
+        value, best = max(known)
+        return value, float(measured[best].baseline[head]), best.removeprefix("offset")
+    return float(measured[name].value[head]), float(measured[name].baseline[head]), ""
+
+
+def rows(labels: Sequence[Labelled]) -> list[dict[str, object]]:
+    """Labels as documents hold them."""
+    return [{"name": one.name, "score": one.score, "threshold": one.threshold, "detail": one.detail or None} for one in labels]

@@ -1,0 +1,98 @@
+"""Labels: heads whose behaviour is known by construction get their label, and no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from analysis import hand_built
+
+from attncli.analysis.labels import LABELS, NEEDED, labels_of, rows
+from attncli.analysis.measure import measure
+from attncli.analysis.repeats import scores, sequence
+from attncli.inputs.token import Token
+
+ORDINARY = [Token(at, f"w{at}", at, None, None) for at in range(100)]
+START = Token(0, "<s>", 1000, None, None, True)
+EXPECTED = {
+    (0, 0): {"previous-token", "positional"},
+    (0, 1): {"duplicate-token"},
+    (0, 2): {"first-token sink", "special-token"},
+    (0, 3): {"broad"},
+    (1, 0): {"induction"},
+    (1, 1): {"positional"},
+    (1, 2): {"self", "positional"},
+    (1, 3): {"broad"},
+}
+
+
+def labels(repeats: bool = True) -> dict[tuple[int, int], list]:
+    tokens = sequence(ORDINARY, 31, 5, before=[START])[:32]  # a text without repetition
+    known = scores(hand_built.run, ORDINARY, before=[START], length=29, draws=2)
+    found = {}
+    for layer, weights in hand_built.run(tokens):
+        seen = np.tril(np.ones(weights.shape[-2:], bool))
+        about = {"tokens": [token.text for token in tokens], "special": [token.special for token in tokens]}
+        measured = measure(weights, seen, metrics=NEEDED, punctuation=[False] * len(tokens), **about)
+        for head in range(weights.shape[0]):
+            found[layer, head] = labels_of(measured, head, repeats=known[layer, head] if repeats else None)
+    return found
+
+
+def test_heads_built_by_hand_get_their_labels() -> None:
+    found = labels()
+    # on a text without repetition the duplicate and induction heads find nothing, and fall back to other keys
+    for place in ((0, 1), (1, 0)):
+        assert EXPECTED[place] <= {one.name for one in found[place]}, place
+    for place in set(EXPECTED) - {(0, 1), (1, 0)}:
+        assert {one.name for one in found[place]} == EXPECTED[place], place
+    assert next(one for one in found[1, 1] if one.name == "positional").detail == "-3"
+
+
+def test_only_the_induction_head_does_induction() -> None:
+    known = scores(hand_built.run, ORDINARY, before=[START], length=23, draws=2)
+    for place, score in known.items():
+        assert (score["repeats_induction"] > 0.9) == (place == (1, 0)), place
+        assert (score["repeats_duplicate"] > 0.9) == (place == (0, 1)), place
+
+
+def test_without_repeats_there_is_no_induction_label() -> None:
+    assert "induction" not in {one.name for found in labels(repeats=False).values() for one in found}
+
+
+def test_scores_are_the_loop() -> None:
+    rng = np.random.default_rng(0)
+    kept = []
+
+    def run(tokens: list[Token]):  # noqa: ANN202
+        weights = rng.random((2, len(tokens), len(tokens)))
+        kept.append(weights)
+        yield 4, weights
+
+    found = scores(run, ORDINARY, before=[START], after=[START], length=7, draws=3)
+    for head in range(2):
+        duplicate = np.mean([kept[d][head, i, i - 7] for d in range(3) for i in range(8, 15)])
+        induction = np.mean([kept[d][head, i, i - 6] for d in range(3) for i in range(8, 15)])
+        assert found[4, head] == {"repeats_duplicate": pytest.approx(duplicate), "repeats_induction": pytest.approx(induction)}
+
+
+def test_sequences_are_seeded_and_repeat_once() -> None:
+    first, again, other = (sequence(ORDINARY, 20, seed, before=[START]) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    texts = [token.text for token in first]
+    assert texts[1:21] == texts[21:]
+    assert len(set(texts[1:21])) == 20
+    assert [token.index for token in first] == list(range(41))
+    assert len(sequence(ORDINARY[:3], 20, 0)) == 40
+
+
+def test_short_texts_label_nothing_by_nearness_alone() -> None:
+    even = np.full((1, 2, 2), 0.5)
+    measured = measure(even, metrics=NEEDED, special=[False] * 2, punctuation=[False] * 2)
+    assert [one.name for one in labels_of(measured, 0)] == ["broad"]
+
+
+def test_documents_hold_score_and_threshold() -> None:
+    (row,) = rows([one for one in labels()[0, 0] if one.name == "previous-token"])
+    assert row["threshold"] == LABELS["previous-token"].threshold
+    assert row["score"] == pytest.approx(1.0, abs=1e-6)
