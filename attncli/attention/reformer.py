@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.attention.attend import Rule, attend_rows, softmax
+from attncli.attention.attend import Rule, attend_rows
 from attncli.attention.hashing import buckets_of, directions
 from attncli.attention.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket, shows_all, visible
+from attncli.attention.softmax import softmax
 from attncli.errors import UnsupportedError, UsageError
 
 ITSELF = -1e5
@@ -107,7 +108,7 @@ def hash_attention(
         whole=True,
     )
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
-    shares, _, empty = softmax(backend, lse, lse > -float("inf"), None, free=False)  # over rounds, [head, token, round]
+    shares, _, empty, _ = softmax(backend, lse, lse > -float("inf"), None, free=False)  # over rounds, [head, token, round]
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
     mixed = backend.cast(backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0], backend.dtype_of(v))
     trace = HashTrace(keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0])

@@ -46,7 +46,7 @@ def download(wanted: HubId, cache: Path, variables: Mapping[str, str], note: Cal
             raise _told(wanted, endpoint, error, errors) from error
         return Path(found)
 
-    quiet = not sys.stderr.isatty()
+    quiet = sys.stderr is None or not sys.stderr.isatty()
     was_quiet = are_progress_bars_disabled()
     if quiet:
         disable_progress_bars()

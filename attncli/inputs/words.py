@@ -27,6 +27,8 @@ ASCII = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])'(?=[A-Za-z])|(?<=[0-9])[.,
 
 
 class Kind(Enum):
+    """What a cluster of characters is to the cutting of words."""
+
     SPACE = auto()
     WORD = auto()
     SIGN = auto()

@@ -136,6 +136,7 @@ def test_overwriting(kind):
     x = backend.array(X.copy())
     assert backend.hide(x, backend.keep(np.arange(5) < 3)) is x
     assert np.array_equal(backend.numpy(x), np.where(np.arange(5) < 3, X, -np.inf))
+    assert np.array_equal(backend.numpy(backend.at_least(x, -0.5)), np.maximum(backend.numpy(x), -0.5))
     assert backend.exp_over(x) is x
     assert np.allclose(backend.numpy(x), np.where(np.arange(5) < 3, np.exp(X), 0), rtol=1e-15)
 

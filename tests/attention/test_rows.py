@@ -137,3 +137,18 @@ def test_what_is_kept_does_not_change_the_numbers(library):
             found = getattr(some, name)
             assert (found is None) == (name not in keep)
             assert found is None or np.array_equal(plain(found), plain(getattr(every, name)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("sinks", [None, np.array([0.0, 3.0, -np.inf, -2.0])])
+def test_the_entropy_of_each_row(library, sinks):
+    q, k, v = (on(library, x * 3) for x in case(queries=N, keys=N, kv_heads=4))
+    backend = backend_of(q)
+    rule = Rule(2.0, mask=Causal(), offset=-2, sinks=None if sinks is None else backend.keep(sinks))
+    weights = plain(attend(backend, q, k, v, rule).weights)
+    wanted = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(-1)
+    for size in (1, 5, N):
+        blocks = row_blocks(backend, q, k, v, rule, rows=size, keep=("weights", "entropy"))
+        found = np.concatenate([plain(block.stages["entropy"]) for block in blocks], -1)
+        assert np.allclose(found.reshape(wanted.shape), wanted, rtol=1e-12, atol=1e-13)
+    assert not wanted[:, :2].any()

@@ -1,0 +1,199 @@
+"""The house laws, read off the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "attncli"
+ROOMS = ["errors", "arrays", "attention", "inputs", "models", "analysis", "render", "cli"]
+"""In the order in which data flows; a room may import only itself and rooms before it."""
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+EVERYTHING = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imports(path: Path, *, top_only: bool = False) -> Iterator[str]:
+    """The full names that a file imports, also inside functions unless `top_only`."""
+    nodes: list[ast.AST] = list(tree(path).body) if top_only else list(ast.walk(tree(path)))
+    for node in nodes:
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module, names, level):
+                assert level == 0, f"{name_of(path)} imports relatively"
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.Call(ast.Name("import_module") | ast.Attribute(attr="import_module"), [ast.Constant(str(found)), *_]):
+                yield found
+
+
+def room_of(path: Path) -> str | None:
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return first if first in ROOMS else None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_room_imports_only_rooms_before_it(path):
+    room = room_of(path)
+    if room is None:
+        assert path.name in ("__init__.py", "__main__.py"), f"{name_of(path)} is in no room"
+        return
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "attncli" and len(parts) > 1 and parts[1] in ROOMS:
+            assert ROOMS.index(parts[1]) <= ROOMS.index(room), f"{name_of(path)} imports {name}"
+
+
+def test_the_rooms_are_the_folders():
+    assert {
+        path.name.removesuffix(".py") for path in PACKAGE.iterdir() if not path.name.startswith("_") and path.name != "py.typed"
+    } == set(ROOMS)
+
+
+def test_errors_import_nothing_heavy():
+    assert set(imports(PACKAGE / "errors.py")) <= {"enum.IntEnum", "__future__.annotations"}
+
+
+HEAVY = {"torch", "transformers", "tokenizers", "huggingface_hub"}
+TORCH = {"attncli/arrays/torch_backend.py"}
+AT_THE_TOP = TORCH | {"attncli/inputs/pieces.py"}
+"""Modules that are themselves imported only when they are needed."""
+
+
+def test_heavy_packages_are_not_imported_at_the_top():
+    for path in SOURCES:
+        found = {name.split(".")[0] for name in imports(path, top_only=True)} & HEAVY
+        assert not found or name_of(path) in AT_THE_TOP, f"{name_of(path)} imports {found} at its top"
+
+
+def test_one_file_imports_torch():
+    # transformers' models are torch's own: the comparison with them cannot be made without it
+    allowed = TORCH | {"attncli/models/reference.py", "attncli/models/foreign.py"}
+    found = {name_of(path) for path in SOURCES if any(name.split(".")[0] == "torch" for name in imports(path))}
+    assert TORCH <= found <= allowed
+
+
+def test_the_command_line_starts_without_numpy_and_rich():
+    for path in sorted((PACKAGE / "cli").glob("*.py")):
+        found = {name.split(".")[0] for name in imports(path, top_only=True)} & {"numpy", "rich", "orjson", "safetensors", "ml_dtypes"}
+        assert not found, f"{name_of(path)} imports {found} at its top"
+
+
+def test_files_are_short():
+    lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in EVERYTHING}
+    assert {name: length for name, length in lengths.items() if length > 300} == {}
+    assert median(lengths[name_of(path)] for path in SOURCES) <= 130
+
+
+def test_files_are_named_for_a_noun():
+    for path in EVERYTHING:
+        assert path.stem not in ("utils", "util", "helpers", "helper", "common", "misc", "tools"), name_of(path)
+
+
+def test_nothing_is_left_for_later():
+    words = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|raise Not" r"Implemented")
+    for path in EVERYTHING:
+        assert not words.search(path.read_text("utf-8")), name_of(path)
+
+
+def test_only_the_border_writes_and_exits():
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            match node:
+                case ast.Call(ast.Name("print")):
+                    pytest.fail(f"{name_of(path)}:{node.lineno} prints")
+                case ast.Attribute(ast.Name("sys"), "exit") | ast.Attribute(ast.Attribute(ast.Name("sys"), "stdout" | "stderr"), "write"):
+                    assert room_of(path) in ("cli", None), f"{name_of(path)}:{node.lineno} writes or exits outside cli/"
+
+
+EXPONENTIALS = {
+    "attncli/arrays/numpy_backend.py",
+    "attncli/arrays/torch_backend.py",
+    "attncli/attention/softmax.py",
+    "attncli/attention/feed_forward.py",  # shares of a router among experts
+}
+"""Where an exponential may be taken: attention has one softmax."""
+
+
+def test_one_softmax():
+    found = set()
+    for path in SOURCES:
+        if room_of(path) not in ("arrays", "attention", "inputs", "models", "cli"):
+            continue  # analysis and render work out and show examples of a softmax, number by number
+        for node in ast.walk(tree(path)):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("exp", "exp_over", "logsumexp", "softmax")
+            ):
+                found.add(name_of(path))
+    assert found <= EXPONENTIALS
+
+
+def test_attention_is_computed_in_one_place():
+    callers = {name_of(path) for path in SOURCES for name in imports(path) if name == "attncli.attention.softmax.softmax"}
+    assert callers == {"attncli/attention/attend.py", "attncli/attention/reformer.py"}
+
+
+def test_no_arguments_are_passed_through_unnamed():
+    allowed = {
+        "attncli/cli/options.py",  # builds the functions that Typer reads
+        "attncli/models/reference.py",  # stands in for functions of another package
+    }
+    for path in SOURCES:
+        if name_of(path) in allowed:
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.args.kwarg is not None:
+                assert node.args.kwarg.annotation is not None, f"{name_of(path)}:{node.lineno} takes **{node.args.kwarg.arg}"
+                assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), f"{name_of(path)}:{node.lineno}"
+
+
+def test_dataclasses_are_frozen():
+    mutable = {"Environment"}  # it collects what happens while a command runs
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            match node:
+                case ast.ClassDef(name, decorator_list=decorators) if name not in mutable:
+                    for decorator in decorators:
+                        if "dataclass" in ast.unparse(decorator):
+                            assert "frozen=True" in ast.unparse(decorator), f"{name_of(path)}:{node.lineno} {node.name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_what_is_public_has_a_docstring(path):
+    module = tree(path)
+    if path.read_text("utf-8").strip():
+        assert ast.get_docstring(module), f"{name_of(path)} has no docstring"
+    if room_of(path) in ("render", "cli", None):
+        return
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{name_of(path)}:{node.lineno} {node.name} has no docstring"
+
+
+def test_family_names_stay_in_the_families():
+    families = {path.stem for path in (PACKAGE / "models" / "families").glob("*.py")} - {"__init__", "t5"}  # t5 also names a score bias
+    assert "bert" in families
+    for path in SOURCES:
+        if "families" in path.parts or path.name == "aliases.py":
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in families, f"{name_of(path)}:{node.lineno} names the family {node.value!r}"

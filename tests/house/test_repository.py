@@ -1,0 +1,67 @@
+"""Laws about files that are not code: what is in the repository, and what it must not say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SKIPPED = {".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "build", "dist"}
+
+
+def files() -> list[Path]:
+    """The files of the repository; all that lie here where it is a plain copy."""
+    try:
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+        return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+    except (OSError, subprocess.CalledProcessError):
+        return [path for path in ROOT.rglob("*") if path.is_file() and not SKIPPED & set(path.relative_to(ROOT).parts)]
+
+
+def texts() -> dict[str, str]:
+    found = {}
+    for path in files():
+        data = path.read_bytes()
+        if b"\0" not in data[:4096]:
+            found[path.relative_to(ROOT).as_posix()] = data.decode("utf-8", "replace")
+    return found
+
+
+def test_the_top_level():
+    allowed = {"attncli", "tests", "sample_inputs", "README.md", "LICENSE", "pyproject.toml"}
+    assert {path.relative_to(ROOT).parts[0] for path in files() if not path.relative_to(ROOT).parts[0].startswith(".")} <= allowed
+
+
+def test_every_sample_input_is_used():
+    everything = texts()
+    users = "\n".join(
+        text for name, text in everything.items() if name == "README.md" or (name.startswith("tests/") and "house" not in name)
+    )
+    for path in sorted((ROOT / "sample_inputs").iterdir()):
+        assert path.name in users, f"sample_inputs/{path.name} is used by neither the README nor a test"
+
+
+def test_nothing_names_the_machine_it_was_written_on():
+    places = re.compile(r"/wor" r"k/(main|shared)|/tmp/ven" r"v|/tmp/bri" r"ef|/home/(?!user|me|you|nobody)\w|/Users/(?!me|you)\w")
+    for name, text in texts().items():
+        found = places.search(text)
+        assert not found, f"{name} says {found[0] if found else ''}"
+
+
+def test_files_are_small():
+    for path in files():
+        assert path.stat().st_size < 1_000_000, f"{path.name} is large for a repository of code"
+
+
+def test_the_license_and_the_marker_for_type_checkers():
+    assert "MIT License" in (ROOT / "LICENSE").read_text("utf-8")
+    assert (ROOT / "attncli" / "py.typed").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "test"])
+def test_the_readme_has_its_marked_commands(command):
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert len(re.findall(rf"<!-- command: {command} -->\n```bash\n[^\n]+\n```", readme)) == 1
