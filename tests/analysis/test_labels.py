@@ -63,7 +63,7 @@ def test_scores_are_the_loop() -> None:
     rng = np.random.default_rng(0)
     kept = []
 
-    def run(tokens: list[Token]):  # noqa: ANN202
+    def run(tokens: list[Token]):
         weights = rng.random((2, len(tokens), len(tokens)))
         kept.append(weights)
         yield 4, weights

@@ -1,0 +1,97 @@
+"""Heads against each other: Jensen–Shannon divergence of their rows, and a tree of heads that look alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.sight import Bools, Floats
+from attncli.errors import InputError, LimitError
+
+LARGEST = 2_000_000_000
+"""Pairs of heads × weights that are still a matter of seconds."""
+
+
+def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
+    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, in nats, mean over rows: 0 for equal weights, at most ln 2. [...]
+
+    p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing is
+    visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows should sum to 1.
+    """
+    a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    if a.shape[-2:] != b.shape[-2:]:
+        raise InputError(f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys")
+    middle = (a + b) / 2
+    rows = np.maximum(_row_entropy(middle) - (_row_entropy(a) + _row_entropy(b)) / 2, 0.0)
+    used = (middle.sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
+    with np.errstate(invalid="ignore"):
+        means: Floats = np.where(used, rows, 0).sum(-1) / used.sum(-1)
+    return means
+
+
+def _row_entropy(rows: Floats) -> Floats:
+    entropies: Floats = -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1)
+    return entropies
+
+
+def distances(weights: Any, visible: Bools | None = None) -> Floats:
+    """√(JS / ln 2) between all pairs of heads, [head, head], 0 to 1. weights: [head, query, key].
+
+    Raises LimitError where there are too many pairs.
+    """
+    found = np.asarray(weights, np.float64)
+    heads = len(found)
+    if heads * heads * found[0].size > LARGEST:
+        raise LimitError(
+            f"comparing {heads} heads on {found.shape[-1]} tokens is {heads * heads * found[0].size:,} steps",
+            expected=f"at most {LARGEST:,}",
+            hint="a shorter text, --layer L or --head H",
+        )
+    table = np.zeros((heads, heads))
+    for head in range(heads - 1):
+        shown = None if visible is None or visible.ndim < 3 else visible[head + 1 :] & visible[head]
+        row = jensen_shannon(found[head][None], found[head + 1 :], visible if shown is None else shown)
+        table[head, head + 1 :] = table[head + 1 :, head] = np.sqrt(row / np.log(2))
+    return table
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A step of the tree: the clusters a and b (numbers below the head count are heads, then merges in order) join at `height`."""
+
+    a: int
+    b: int
+    height: float
+
+
+def tree(table: Floats) -> list[Merge]:
+    """Average linkage over a table of distances [head, head]: the nearest two clusters join, until one is left.
+
+    Ties go to the lower numbers. Source: Sokal and Michener, 1958.
+    """
+    count = len(table)
+    near = np.array(table, np.float64)
+    np.fill_diagonal(near, np.inf)
+    numbers, sizes = list(range(count)), [1] * count
+    merges = []
+    for step in range(count - 1):
+        a, b = sorted(int(at) for at in np.unravel_index(int(np.argmin(near)), near.shape))
+        merges.append(Merge(min(numbers[a], numbers[b]), max(numbers[a], numbers[b]), float(near[a, b])))
+        joined = (sizes[a] * near[a] + sizes[b] * near[b]) / (sizes[a] + sizes[b])
+        near[a], near[:, a] = joined, joined
+        near[a, a] = np.inf
+        near = np.delete(np.delete(near, b, 0), b, 1)
+        sizes[a] += sizes[b]
+        numbers[a] = count + step
+        del sizes[b], numbers[b]
+    return merges
+
+
+def order(merges: list[Merge], count: int) -> list[int]:
+    """The heads in the order of the tree's leaves, so that those that look alike stand together."""
+    members: list[list[int]] = [[head] for head in range(count)]
+    for merge in merges:
+        members.append(members[merge.a] + members[merge.b])
+    return members[-1] if members else []
