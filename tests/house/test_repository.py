@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -65,3 +66,8 @@ def test_the_license_and_the_marker_for_type_checkers():
 def test_the_readme_has_its_marked_commands(command):
     readme = (ROOT / "README.md").read_text("utf-8")
     assert len(re.findall(rf"<!-- command: {command} -->\n```bash\n[^\n]+\n```", readme)) == 1
+
+
+def test_tests_do_not_reach_the_network():
+    with socket.socket() as there, pytest.raises(ConnectionRefusedError, match=r"192\.0\.2\.1"):
+        there.connect(("192.0.2.1", 80))
