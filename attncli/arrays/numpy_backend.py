@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.arrays import thin
 from attncli.errors import UsageError
 
 NDArray = np.ndarray[Any, Any]
@@ -120,7 +121,8 @@ class NumpyBackend:
 
     def matmul(self, a: NDArray, b: NDArray) -> NDArray:
         if a.dtype.itemsize >= 4:
-            return np.matmul(a, b)
+            block = thin.block_rows(a, b)
+            return np.matmul(a, b) if block is None else thin.product(a, b, block)
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
     def transpose(self, array: NDArray) -> NDArray:

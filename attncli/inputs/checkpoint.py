@@ -13,6 +13,7 @@ import numpy as np
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.ahead import WORTH_A_THREAD, ReadAhead, Stretch
 from attncli.inputs.dtypes import named
+from attncli.inputs.pool import Pool
 from attncli.inputs.positioned import PositionedFile
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
@@ -37,6 +38,7 @@ class Checkpoint:
         self._tensors = tensors
         self._files: dict[Path, PositionedFile] = {}
         self._plan: ReadAhead | None = None
+        self._pool = Pool()
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
@@ -70,7 +72,7 @@ class Checkpoint:
         Raises InputError for a name that is not there, a file that changed, or numbers that are not finite.
         """
         info = self.info(name)
-        return self._fill(name, info, info.start, np.empty(info.shape, self._types(info, dtype)[1]))
+        return self._fill(name, info, info.start, self._pool.array(info.shape, self._types(info, dtype)[1]))
 
     def read_slice(self, name: str, start: int, stop: int, dtype: str | None = None) -> Array:
         """Rows start..stop-1 on the first axis; only these are read. Raises as `read`, and InputError outside the tensor."""
