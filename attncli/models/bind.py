@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -173,7 +174,10 @@ class _Binder:
         if role.optional:
             return None
         wanted = self.prefix + spelled[0]
-        close = get_close_matches(wanted, self.tensors, 1, 0.8)
+        layer = re.findall(r"\d+", wanted)
+        close = get_close_matches(
+            wanted, [one for one in self.tensors if one not in self.claimed and re.findall(r"\d+", one) == layer], 1, 0.8
+        )
         raise InputError(
             f"tensor {wanted!r} is missing",
             where=self.where,

@@ -33,13 +33,14 @@ _HARMLESS = """
     remove_invalid_values exponential_decay_length_penalty tokenizer_class use_bfloat16 tf_legacy_loss n_ctx model_max_length
     pretraining_tp slow_but_exact gradient_checkpointing_func output_router_logits router_aux_loss_coef router_jitter_noise
     classifier_activation classifier_bias classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index
-    deterministic_flash_attn reference_compile repad_logits_with_grad
+    deterministic_flash_attn reference_compile repad_logits_with_grad cache_implementation directionality tie_weights_
+    masked_softmax_fusion bias_dropout_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv
 """
 HARMLESS = frozenset(_HARMLESS.split())
 """Keys that change neither attention nor hidden states while a text is read."""
 
 HARMLESS_ENDS = ("dropout", "dropout_prob", "_pdrop", "layerdrop", "drop_rate", "dropout_rate")
-HARMLESS_STARTS = ("summary_", "use_flash", "_attn")
+HARMLESS_STARTS = ("summary_", "pooler_", "transformers", "_attn")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class Fixed:
 
     value: object
     consequence: str
+
+
+EVERYWHERE = {"is_encoder_decoder": Fixed(False, "the model would have another side")}
+"""What holds for every family that does not say otherwise."""
 
 
 class Config:
@@ -178,6 +183,7 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
     Raises UnsupportedError for another value, naming key, value and consequence.
     """
     unknown = []
+    fixed = {**EVERYWHERE, **fixed}
     for key, value in config.values.items():
         if key in config.read or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
             continue

@@ -30,6 +30,7 @@ def rope(
     theta, partial: how the config spells base and rotated share outside `rope_parameters`.
     scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not known.
     """
+    longest = config.whole("max_position_embeddings", "n_positions", default=2048)
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=default_partial)
     parameters = config.under("rope_parameters")
@@ -46,12 +47,11 @@ def rope(
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
         )
-    return Rope(dims, base, pairing, None if inside is None else _scaling(inside, config, dims))
+    return Rope(dims, base, pairing, None if inside is None else _scaling(inside, config, longest, dims))
 
 
-def _scaling(inside: Config, config: Config, dims: int) -> RopeScaling:
+def _scaling(inside: Config, config: Config, longest: int, dims: int) -> RopeScaling:
     kind = inside.get("rope_type", "type") or "default"
-    longest = config.whole("max_position_embeddings", "n_positions", default=2048)
     match kind:
         case "default":
             found: RopeScaling = None

@@ -23,6 +23,8 @@ NAMES = Names(
 )
 
 FIXED = {
+    "offset_alibi": Fixed(100, "positions would be counted in another way"),
+    "n_inner": Fixed(None, "the feed-forward part would have another width"),
     "apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm"),
 }
 

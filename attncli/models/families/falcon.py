@@ -24,7 +24,10 @@ NAMES = Names(
     ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
 )
 
-FIXED = {"alibi": Fixed(False, "this family rounds ALiBi to bfloat16, whatever the run computes in")}
+FIXED = {
+    "alibi": Fixed(False, "this family rounds ALiBi to bfloat16, whatever the run computes in"),
+    "apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm"),
+}
 
 
 def spec(config: Config) -> Spec:

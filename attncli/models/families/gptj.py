@@ -5,7 +5,7 @@ from __future__ import annotations
 from attncli.attention.mask import Causal
 from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
 from attncli.errors import InputError
-from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.family import Family, Names
 from attncli.models.words import ACTIVATIONS
 
@@ -24,6 +24,11 @@ NAMES = Names(
     prefixes=("transformer.",),
     ignored=("h.*.attn.bias", "h.*.attn.masked_bias", "h.*.attn.embed_positions", "lm_head.*", "score.*", "qa_outputs.*"),
 )
+
+FIXED = {
+    "rotary": Fixed(True, "positions would not be rotary"),
+    "scale_attn_weights": Fixed(True, "scores would not be scaled"),
+}
 
 
 def spec(config: Config) -> Spec:
@@ -52,4 +57,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("gptj", spec, NAMES)
+FAMILY = Family("gptj", spec, NAMES, fixed=FIXED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attncli.attention.mask import Everywhere, Window
 from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.family import Concat, Family, Names
 from attncli.models.layer_types import LOCAL, layer_types
 from attncli.models.rotary import rope
@@ -25,6 +25,8 @@ NAMES = Names(
     ignored=("head.*", "decoder.*", "classifier.*"),
 )
 
+FIXED = {"position_embedding_type": Fixed("absolute", "positions are rotary whatever this key says")}
+
 
 def spec(config: Config) -> Spec:
     """The Spec of a ModernBERT. A local layer sees `local_attention` // 2 tokens on either side."""
@@ -32,6 +34,7 @@ def spec(config: Config) -> Spec:
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
     norm = Norm("layer", config.number("norm_eps", default=1e-5))
+    config.get("layer_norm_eps")  # a leftover in files; `norm_eps` counts
     for told in ("norm_bias", "attention_bias", "mlp_bias"):
         config.flag(told, default=False)  # a bias is there where its tensor is
     every = config.whole("global_attn_every_n_layers", default=3)
@@ -57,4 +60,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("modernbert", spec, NAMES)
+FAMILY = Family("modernbert", spec, NAMES, fixed=FIXED)

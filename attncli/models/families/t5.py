@@ -59,8 +59,8 @@ FIXED = {
 
 def spec(config: Config) -> Spec:
     """The Spec of a T5: the encoder, with the decoder inside."""
-    for derived in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
-        config.get(derived)  # these follow from what is read here, or are about logits
+    for derived in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs", "n_positions"):
+        config.get(derived)  # these follow from what is read here, or play no part
     width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config)
