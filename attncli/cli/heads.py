@@ -37,7 +37,9 @@ def heads(
     output: Annotated[OutputOptions, without("top")],
     metric: Annotated[
         list[str] | None,
-        option("--metric", help="Metrics to show, or 'all'; 'attn explain metric' explains.", panel=OUTPUT, metavar="NAME"),
+        option(
+            "--metric", help="Metrics to show, apart by commas, or 'all'; 'attn explain metric' explains.", panel=OUTPUT, metavar="NAME"
+        ),
     ] = None,
     all_links: Annotated[
         bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=OUTPUT)
@@ -81,16 +83,19 @@ def _document(
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.analysis.running import Wanted, cost
     from attncli.render.records import NUMBER_BYTES
+    from attncli.render.screens.heads import MATRICES, PARTS
 
     tokens = request.tokens_of(model, text)
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
-    names = tuple(METRICS) if list(metrics) == ["all"] else tuple(metrics) or DEFAULT
+    named = [name.strip() for name in ",".join(metrics).split(",") if name.strip()]
+    names = tuple(METRICS) if "all" in named else tuple(named) or DEFAULT
     expected = cost(model, len(tokens), Wanted(layers, heads), saved=False)
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L or --head H")
-    if output.json or output.ndjson:
+    parts = answer.shown(output, PARTS)
+    maps = parts is None or bool(parts & MATRICES) or output.svg is not None
+    if maps and (output.json or output.ndjson):
         answer.refuse_over(expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics")
-    maps = output.show is None or output.show != "metrics"
     document = heads_document(model, text.text, tokens, Compared(layers, heads, names, maps, all_links))
     if output.svg is not None:
         answer.draw(document, output)

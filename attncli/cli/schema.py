@@ -26,7 +26,8 @@ def schema(
     if name is None:
         environment.write("".join(f"{known}\n" for known in SCHEMAS).encode())
         return
-    found = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{name.removeprefix('attn.').removesuffix('/1')}/1")
+    short = name.removeprefix("attn.").removesuffix("/1")
+    found = SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")
     if found is None:
         from difflib import get_close_matches
 

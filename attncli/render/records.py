@@ -75,10 +75,12 @@ def _rewritten(value: Any) -> Any:
 
 
 def plain(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field; floats are written in full.
+    """Rows as tab-separated lines, each with a newline. None, NaN and infinity are the empty field, booleans
+    are as in JSON, floats are written in full.
 
     Tab, newline, return and backslash inside a field are `\\t \\n \\r \\\\`; other characters that
-    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible.
+    are invisible or unsafe in a terminal are `\\u{1b}`. Reversible, but for a combining mark with nothing to
+    sit on, which gets a dotted circle.
     """
     return "".join("\t".join(_field(value) for value in row) + "\n" for row in rows)
 
@@ -88,6 +90,8 @@ def _field(value: object) -> str:
 
     if value is None:
         return ""
+    if not isinstance(value, str) and str(value) in ("True", "False"):
+        return str(value).lower()
     text = repr(float(value)) if isinstance(value, float) else str(value)
     if not isinstance(value, str) and text in ("nan", "inf", "-inf"):
         return ""

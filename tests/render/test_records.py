@@ -5,7 +5,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attncli.render.records import estimate_bytes, json_bytes, ndjson_line, plain
@@ -97,6 +97,7 @@ def unescaped(field: str) -> str:
 @given(st.text(st.characters(codec=None, blacklist_categories=["Mn", "Me", "Mc"])))
 def test_plain_fields_can_be_read_back(text: str) -> None:
     row = plain([[text, 1]])
+    assume("\u25cc" not in row)  # also jamo that sit on nothing, whose category is that of letters
     assert row.count("\t") == 1
     assert row.count("\n") == 1
     assert unescaped(row.split("\t")[0]) == text
@@ -104,7 +105,7 @@ def test_plain_fields_can_be_read_back(text: str) -> None:
 
 def test_plain_values() -> None:
     values = [None, 0.1, np.float32(0.1), np.float64(0.25), 3, True, NAN, np.float32(-np.inf), "nan", "a\\b\x1b"]
-    assert plain([values, []]) == "\t0.1\t0.1\t0.25\t3\tTrue\t\t\tnan\ta\\\\b\\u{1b}\n\n"
+    assert plain([values, []]) == "\t0.1\t0.1\t0.25\t3\ttrue\t\t\tnan\ta\\\\b\\u{1b}\n\n"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])

@@ -26,11 +26,17 @@ def header(document: Document, view: View) -> Lines:
         ("attention", _conventions(model, attention, view)),
         ("computed", [f"{attention['backend']}", f"{attention['dtype']}"]),
     ]
-    text = cut(safe(document["text"], ascii=view.ascii), view.width, ascii=view.ascii)
+    text = title(document, view)
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
     blocks += [warning(said, view) for said in document.get("warnings", ())]
     block = stack(blocks)
     return finished(block, view)
+
+
+def title(document: Document, view: View) -> str:
+    """The text in one line; where token ids were given in its place, the tokens."""
+    text = document["text"] or " ".join(token["text"] for token in document["tokens"])
+    return cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
 
 
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
@@ -58,7 +64,8 @@ def _weights(model: Document, view: View) -> list[str]:
         case "checkpoint":
             return [f"checkpoint {name}".rstrip(), family and f"family {family}", "learned"]
         case "file":
-            return [f"from file {name}".rstrip(), family]
+            rest = [f"what it does not hold: seed {model['seed']}"] if model["seed"] is not None else []
+            return [f"from file {name}".rstrip(), family, *rest]
         case "tensors":
             return [f"captured tensors {name}".rstrip(), family]
         case other:
@@ -78,6 +85,7 @@ def _conventions(model: Document, attention: Document, view: View) -> list[str]:
     parts = [f"scale {brief(scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else "")]
     parts += [f"soft-cap {brief(attention['softcap'])}"] if attention["softcap"] is not None else []
     parts += [f"{name} {safe(str(attention[name]), ascii=view.ascii)}" for name in ("mask", "position")]
+    parts += [f"hash attention {safe(attention['hashing'], ascii=view.ascii)}"] if "hashing" in attention else []
     return parts
 
 

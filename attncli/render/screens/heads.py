@@ -22,6 +22,8 @@ Document = Mapping[str, Any]
 PARTS = ("header", "tokens", "maps", "metrics", "average", "weights", "links")
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "tokens", "maps", "metrics"})
+MATRICES = frozenset({"maps", "average", "weights"})
+"""The parts that show matrices; a document may be without them."""
 MAPS = 24
 """Maps that are shown unless the view is full."""
 ROOMY = 100

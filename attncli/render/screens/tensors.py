@@ -62,7 +62,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
 def _header(document: Document, view: View) -> Lines:
     model, attention = document["model"], document["attention"]
     sizes = [
-        f"{document['queries']} queries", f"{document['keys']} keys", counted(model["heads"], "head"),
+        "1 query" if document["queries"] == 1 else f"{document['queries']} queries", counted(document["keys"], "key"),
+        counted(model["heads"], "head"),
         counted(model["kv_heads"], "kv head"), f"d_k {model['d_k']}", f"d_v {model['d_v']}",
     ]  # fmt: skip
     conventions = [f"scale {brief(attention['scale'])}", f"mask {safe(attention['mask'], ascii=view.ascii)}"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
-from attncli.render.safe import cut, label, safe
-from attncli.render.screens.header import counted
+from attncli.render.safe import label, safe
+from attncli.render.screens.header import counted, title
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -18,13 +18,13 @@ COLUMNS = ("index", "token", "id", "span", "bytes")
 
 def tokens_screen(document: Document, view: View) -> Lines:
     """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
-    text = cut(safe(document["text"], ascii=view.ascii), view.width, ascii=view.ascii)
+    text = title(document, view)
     rows = [
         [str(token["index"]), _named(token, view), _number(token["id"]), _span(token), bytes(token["bytes"]).hex(" ") or "-"]
         for token in document["tokens"]
     ]
-    title = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
-    body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=title)
+    count = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
+    body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
     notes = stack(remark("! " + said, view, style="yellow") for said in document["warnings"])
     return finished(spaced((line((text, "bold")), body, notes)), view)
 
