@@ -87,7 +87,8 @@ def _differs(a: Mapping[str, Any], b: Mapping[str, Any], heads_a: Sequence[Head]
     identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
     found += ["weights"] if any(a["model"].get(key) != b["model"].get(key) for key in identity) else []
     found += [name for at, name in enumerate(("layer", "head")) if any(x[at] != y[at] for x, y in zip(heads_a, heads_b, strict=True))]
-    return found + [name for name in a["attention"] if a["attention"][name] != b["attention"].get(name)]
+    members = dict.fromkeys((*a["attention"], *b["attention"]))
+    return found + [name for name in members if a["attention"].get(name) != b["attention"].get(name)]
 
 
 def _matrix(values: Any) -> Floats:

@@ -17,7 +17,7 @@ from attncli.attention.block import Context, project
 from attncli.attention.feed_forward import linear
 from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import LayerTrace
-from attncli.errors import InputError
+from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model, choose_heads
 
@@ -60,6 +60,8 @@ def cross_traces(
 
 def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
     """One cross-attention of a model without an encoder."""
+    if spec.hashing is not None:
+        raise UnsupportedError("hash attention is within one text", expected="--attention dense")
     backend, weights = model.backend, model.store.layer(model.backend, 0)
     x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
     context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)

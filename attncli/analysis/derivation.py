@@ -11,6 +11,7 @@ from attncli.analysis.document import Document, empty_rows, header, shape_rows
 from attncli.analysis.worked import softmax_steps
 from attncli.attention.spec import Attention, Rope
 from attncli.attention.trace import SQUARE
+from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -23,9 +24,11 @@ def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, lay
     `agreement` is the largest difference between the steps and the same numbers of the run's
     own matrices. A query that sees nothing has weights 0 and output 0.
     """
+    spec = model.spec.blocks[layer].attention
+    if spec.hashing is not None:
+        raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
-    spec = model.spec.blocks[layer].attention
     steps = _steps(found, spec, _sink(model, spec, layer, head), query)
     document = header("attn.explain/1", model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
@@ -44,7 +47,7 @@ def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, lay
         "matrices": {"scores": found["masked"][0], "weights": found["weights"][0], "output": found["mixed"][0]},
         "agreement": _agreement(steps, found, query),
         "empty_rows": empty_rows(model.backend, trace, [head]),
-        "warnings": list(trace.notes),
+        "warnings": [*model.warnings, *trace.notes],
     }
 
 

@@ -76,6 +76,7 @@ def attention_part(model: Model) -> Document:
         "position": added or (positions.pop() if len(positions) == 1 else "by layer"),
         "backend": model.backend.name,
         "dtype": model.backend.dtype,
+        **({} if first.hashing is None else {"hashing": first.hashing.spec}),
     }
 
 
@@ -97,14 +98,16 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
     absent = {
         "capped": attention.softcap is None,
         "biased": not isinstance(attention.position, Alibi | RelativeBuckets),
-        "masked": shows_all(attention.mask),
+        "masked": shows_all(attention.mask) and attention.hashing is None,
+        **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
+    told = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
     # all stages with a number per pair have the shape of the weights
     queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
     square = dict.fromkeys(SQUARE, np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)))  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
     return [
-        {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula}
+        {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": told.get(row.step, row.formula)}
         for row in shapes_of(stages, leading=leading)
     ]
 
@@ -146,9 +149,10 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 
 
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Document:
-    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span."""
+    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
     rows = token_rows(tokens)
     for row in rows:
         covered = "" if row["start"] is None else text[row["start"] : row["end"]]
-        row["bytes"] = list(covered.encode("utf-8", "surrogatepass"))
+        # the span of a byte is the character that it is part of
+        row["bytes"] = [row["id"]] if tokenizer == "byte" else list(covered.encode("utf-8", "surrogatepass"))
     return {"schema": "attn.tokens/1", "version": __version__, "text": text, "tokenizer": tokenizer, "tokens": rows, "warnings": []}

@@ -32,5 +32,5 @@ def matrix_softmax_document(model: Model, text: str, tokens: Sequence[Token], *,
         "rows": weights,
         "whole": whole,
         "row_sums": whole.sum(axis=1),
-        "warnings": [],
+        "warnings": list(model.warnings),
     }

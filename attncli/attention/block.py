@@ -15,8 +15,10 @@ from attncli.attention.feed_forward import feed_forward, linear
 from attncli.attention.hashing import bind
 from attncli.attention.mask import check_size
 from attncli.attention.position import alibi, alibi_slopes, rotate, rotation, t5_bucket
+from attncli.attention.reformer import hash_attention
 from attncli.attention.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
 from attncli.attention.trace import SQUARE, LayerTrace
+from attncli.errors import UnsupportedError
 
 
 class Weights(Protocol):
@@ -96,7 +98,13 @@ def _attention(
 ) -> tuple[dict[str, Array], Array]:
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
-    if context.rows is None:
+    if spec.hashing is not None:
+        if context.rows is not None or parts.q.ndim > 3 or context.past is not None:
+            raise UnsupportedError("hash attention runs one whole text at a time", expected="a shorter text, without --batch or --generate")
+        hashed = hash_attention(backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep))
+        mixed, empty = hashed.mixed, hashed.empty_rows
+        stages |= {"k": hashed.keys} | {name: getattr(hashed, name) for name in ("masked", "weights") if name in context.keep}
+    elif context.rows is None:
         trace = attend(backend, parts.q, parts.k, parts.v, parts.rule, keep=context.keep)
         mixed, empty = trace.mixed, trace.empty_rows
         stages |= {name: getattr(trace, name) for name in SQUARE if name in context.keep}

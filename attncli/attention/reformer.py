@@ -37,6 +37,11 @@ class Reformer:
     chunk: int | None = None
     seed: int = 0
 
+    @property
+    def spec(self) -> str:
+        """As `--attention` spells it."""
+        return f"reformer:{self.buckets},{self.rounds}" + ("" if self.chunk is None else f",{self.chunk}")
+
 
 @dataclass(frozen=True, eq=False)
 class HashTrace:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from attncli.attention.mask import Everywhere, Mask
+from attncli.attention.reformer import Reformer
 from attncli.errors import UsageError
 
 
@@ -131,6 +132,7 @@ class Attention:
 
     scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
+    hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries, `scale` is 1.
     Raises UsageError for another softcap.
     """
 
@@ -144,6 +146,7 @@ class Attention:
     qk_norm: QkNorm | None = None
     softcap: float | None = None
     sinks: bool = False
+    hashing: Reformer | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):

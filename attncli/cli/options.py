@@ -102,6 +102,15 @@ class AttentionOptions:
         str | None,
         option("--position", help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]", panel=ATTENTION, metavar="NAME"),
     ] = None
+    attention: Annotated[
+        str | None,
+        option(
+            "--attention",
+            help="dense, or reformer[:BUCKETS[,ROUNDS[,CHUNK]]]: hash attention. [default: dense]",
+            panel=ATTENTION,
+            metavar="KIND",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,10 @@ def model(
         from attncli.cli.seeded_option import seeded
 
         found = seeded(environment, asked, attention, compute, tokenizer or "word", heads)
+    if attention.attention is not None:
+        from attncli.cli.hashing_option import hashed
+
+        found = hashed(found, attention.attention, attention)
     environment.models.append(found)
     return found
 

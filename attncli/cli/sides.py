@@ -21,6 +21,9 @@ class SideOptions:
     scale: Annotated[list[str] | None, option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number.", panel=ATTENTION)] = None
     softcap: Annotated[list[float] | None, option("--softcap", help="Bound the scores.", panel=ATTENTION)] = None
     position: Annotated[list[str] | None, option("--position", help="none, sinusoidal, rope, alibi, learned.", panel=ATTENTION)] = None
+    attention: Annotated[
+        list[str] | None, option("--attention", help="dense or reformer[:BUCKETS[,ROUNDS[,CHUNK]]].", panel=ATTENTION, metavar="KIND")
+    ] = None
     model: Annotated[list[str] | None, option("--model", "-m", help="A checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None
     weights: Annotated[list[Path] | None, option("--weights", "-w", help="Weights of one layer from a file.", panel=MODEL)] = None
     seed: Annotated[list[str] | None, option("--seed", help="Seed of the weights. [default: 0]", panel=MODEL)] = None
@@ -106,6 +109,7 @@ def _attention(one: dict[str, object]) -> AttentionOptions:
         scale=None if one["scale"] is None else str(one["scale"]),
         softcap=softcap if isinstance(softcap, float) else None,
         position=None if one["position"] is None else str(one["position"]),
+        attention=None if one["attention"] is None else str(one["attention"]),
     )
 
 

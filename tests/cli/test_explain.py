@@ -30,7 +30,7 @@ def numbers(line: str) -> list[Decimal]:
 @pytest.mark.parametrize("options", [("--d-model", "512"), ("--d-model", "7", "--precision", "2"), ("--num-heads", "4", "--head", "2")])
 def test_the_sums_on_the_screen_add_up(width: int, options: tuple[str, ...]) -> None:
     screen = ask("explain", TEXT, "--query", "on", *options, width=width).out
-    unit = Decimal(1).scaleb(-2 if "2" == options[-1] and "--precision" in options else -4)
+    unit = Decimal(1).scaleb(-2 if options[-1] == "2" and "--precision" in options else -4)
     rows = [numbers(line) for line in part(screen, "similarity of on")[2:] if re.match(r"\d ", line)]
     assert len(rows) == 4
     for row in rows:
@@ -89,7 +89,8 @@ def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
     "question",
     [
         (TEXT, "--mask", "causal", "--softcap", "3", "--position", "alibi"), (TEXT, "--mask", "padding:4"), (TEXT, "--position", "rope"),
-        ("softmax",), ("softmax", "1000", "-3"), ("scaling", "--samples", "99", "--d-model", "128"), ("matrix-softmax", TEXT, "--mask", "causal"),
+        ("softmax",), ("softmax", "1000", "-3"),
+        ("scaling", "--samples", "99", "--d-model", "128"), ("matrix-softmax", TEXT, "--mask", "causal"),
         ("order", "我爱你", "--tokenizer", "char"), ("metric", "entropy"), ("metric", "duplicate_pattern"),
     ],
 )  # fmt: skip
@@ -148,7 +149,8 @@ def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        ((TEXT, "--query", "off"), 3), ((TEXT, "--layer", "1"), 3), ((TEXT, "--head", "0-1", "--num-heads", "2"), 2), ((TEXT, "--show", "no"), 2),
+        ((TEXT, "--query", "off"), 3), ((TEXT, "--layer", "1"), 3), ((TEXT, "--head", "0-1", "--num-heads", "2"), 2),
+        ((TEXT, "--show", "no"), 2),
         (("softmax", "x"), 3), (("softmax", "1", "--temperature", "0"), 2), (("scaling", "--d-k", "0"), 2), (("metric", "entrpy"), 2),
         (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax", "--temprature", "2"), 3),
     ],

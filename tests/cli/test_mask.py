@@ -31,8 +31,10 @@ def test_an_intersection_is_drawn_beside_its_parts() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        (), ("causal",), ("window:2,2|global:0", "padding:1", "-n", "9"), ("bigbird:2,1", "-n", "30"), ("lsh:4,2",), ("causal", "-n", "300"),
-        ("causal", "--bias", "alibi", "--head", "3"), ("none", "--bias", "t5"), ("none", "--bias", "t5-decoder", "-n", "100"), ("padding:16",),
+        (), ("causal",),
+        ("window:2,2|global:0", "padding:1", "-n", "9"), ("bigbird:2,1", "-n", "30"), ("lsh:4,2",), ("causal", "-n", "300"),
+        ("causal", "--bias", "alibi", "--head", "3"), ("none", "--bias", "t5"),
+        ("none", "--bias", "t5-decoder", "-n", "100"), ("padding:16",),
     ],
 )  # fmt: skip
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:

@@ -87,7 +87,9 @@ ATTENTION = record(
         "position": TEXT,
         "backend": TEXT,
         "dtype": TEXT,
+        "hashing": described(TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."),
     },
+    optional=("hashing",),
     says="The conventions that ran; `by layer` where layers differ.",
 )
 

@@ -61,7 +61,9 @@ def _sides(document: Document, view: View) -> Lines:
             f"scale {attention['scale']:.6g}" if attention["scale"] is not None else "",
             f"mask {safe(attention['mask'], ascii=view.ascii)}",
         ]
-        told += [f"position {safe(attention['position'], ascii=view.ascii)}", f"{attention['backend']} {attention['dtype']}"]
+        told += [f"position {safe(attention['position'], ascii=view.ascii)}"]
+        told += [f"hash attention {safe(attention['hashing'], ascii=view.ascii)}"] if attention.get("hashing") else []
+        told += [f"{attention['backend']} {attention['dtype']}"]
         text = cut(safe(side["text"], ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
         blocks += [
             line((letter.upper(), "bold"), "  ", (safe(side["name"], ascii=view.ascii), "bold")),
@@ -121,7 +123,7 @@ def _heads(document: Document, view: View) -> Lines:
     summary = document["summary"]
     largest, mean = f"{summary['max_difference']:+.{view.precision}f}", f"{summary['mean_difference']:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary['js'], view, 1)}"
-    cost = _cost(heads, view) if "mask" in document["differs"] and "text" not in document["differs"] else Lines()
+    cost = _cost(heads, view) if {"mask", "hashing"} & {*document["differs"]} and "text" not in document["differs"] else Lines()
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 
 
