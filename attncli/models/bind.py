@@ -174,16 +174,19 @@ class _Binder:
         if role.optional:
             return None
         wanted = self.prefix + spelled[0]
-        layer = re.findall(r"\d+", wanted)
-        close = get_close_matches(
-            wanted, [one for one in self.tensors if one not in self.claimed and re.findall(r"\d+", one) == layer], 1, 0.8
-        )
+        close = get_close_matches(wanted, [one for one in self.tensors if self._is_astray(one, wanted)], 1, 0.8)
         raise InputError(
             f"tensor {wanted!r} is missing",
             where=self.where,
             expected=f"shape {list(role.shape)}, for {role.name}",
             hint=f"the nearest name there is {close[0]!r}" if close else "",
         )
+
+    def _is_astray(self, name: str, wanted: str) -> bool:
+        """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
+        sources = (*self.names.inside.values(), *self.names.outside.values())
+        modules = [part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")]
+        return re.findall(r"\d+", name) == re.findall(r"\d+", wanted) and not any(f"{module}." in name for module in modules)
 
     def _checked(self, bound: Bound) -> Bound:
         for tensor in bound.tensors:
