@@ -134,6 +134,8 @@ def model(
     heads: how many heads seeded weights have where `--num-heads` does not say.
     """
     name = asked.model or default_model(environment, asked)
+    if name is None and asked.ignore_config:
+        raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is not None:
         found = _checkpoint(environment, name, asked, attention, compute, tokenizer)
     elif asked.weights is not None:
