@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import buckets as oracle_buckets
 from oracles import causal
+from oracles_hash import hash_keys as oracle_keys
 from oracles_hash import reformer_head
 
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -69,6 +70,13 @@ def test_buckets_are_the_loops(backend):
     assert found.min() == 0
     assert found.max() == 5
     assert np.array_equal(hash_attention(backend, backend.keep(q), backend.keep(q), Reformer(6, 2, 7, seed=5)).buckets, found)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=NAMES)
+@pytest.mark.parametrize("size", [0.0, 1e-4, 1e-3, 1.0, 1e3])
+def test_keys_are_normalised_and_small_ones_stay_finite(backend, size):
+    q = arrays(7)[0] * size
+    assert np.allclose(backend.numpy(hash_keys(backend, backend.keep(q)))[1], oracle_keys(q[1].tolist()), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

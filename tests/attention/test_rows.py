@@ -152,3 +152,27 @@ def test_the_entropy_of_each_row(library, sinks):
         found = np.concatenate([plain(block.stages["entropy"]) for block in blocks], -1)
         assert np.allclose(found.reshape(wanted.shape), wanted, rtol=1e-12, atol=1e-13)
     assert not wanted[:, :2].any()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_offsets_and_lengths_of_each_batch_entry_by_blocks(library):
+    q, k, v = (on(library, x) for x in case(batch=(3,), queries=N, keys=N))
+    backend = backend_of(q)
+    offset, lengths = (backend.keep(np.array(x)).reshape((3, 1, 1, 1)) for x in ([-5, 0, 4], [2, 7, N]))
+    for mask in (Causal(), Window(2, 1)):
+        for rule in (Rule(0.5, mask=mask, offset=offset), Rule(0.5, mask=mask, offset=offset, key_lengths=lengths)):
+            dense = attend(backend, q, k, v, rule)
+            for size in (1, 5):
+                blocks = list(row_blocks(backend, q, k, v, rule, rows=size))
+                assert np.allclose(np.concatenate([plain(b.mixed) for b in blocks], -2), plain(dense.mixed), rtol=1e-12, atol=1e-13)
+                assert np.array_equal(np.concatenate([plain(b.empty) for b in blocks], -1), plain(dense.empty_rows))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_sink_far_above_the_scores_overflows_nothing(library):
+    q, k, v = (on(library, x) for x in case(kv_heads=4))
+    backend = backend_of(q)
+    block = next(row_blocks(backend, q, k, v, Rule(1.0, sinks=backend.keep(np.full(4, 2000.0))), rows=7, keep=("weights", "entropy")))
+    assert np.allclose(plain(block.lse), 2000)
+    assert not plain(block.stages["weights"]).any()
+    assert not plain(block.stages["entropy"]).any()
