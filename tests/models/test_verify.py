@@ -1,0 +1,83 @@
+"""`verify`: passes where the numbers agree, fails when a knob is turned, in float64 or in float32 alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_checkpoints import CASES, make
+
+from attncli.errors import UnsupportedError
+from attncli.models import reference, verify
+from attncli.models.model import Model
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(CASES["llama"], tmp_path_factory.mktemp("llama"))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_a_checkpoint_that_agrees(llama: Path, backend: str) -> None:
+    found = verify.verify(llama, IDS, backend=backend)
+    assert found.passed
+    assert (found.tokens, found.backend, len(found.layers)) == (len(IDS), backend, 3)
+    assert 0 < found.worst < 1e-12
+    assert 0.2 < found.ratio < 2
+    assert [(layer.side, layer.layer, len(layer.weights), layer.cross) for layer in found.layers] == [
+        ("self", at, 6, ()) for at in range(3)
+    ]
+
+
+def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:
+    found = verify.verify(make(CASES["bart"], tmp_path), IDS, target=(2, 9, 40))
+    assert found.passed
+    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("encoder", 3, 0)] * 2 + [
+        ("decoder", 5, 5)
+    ] * 3
+
+
+def scaled(model: Model, factor: float, layer: int) -> Model:
+    blocks = list(model.spec.blocks)
+    attention = blocks[layer].attention
+    blocks[layer] = replace(blocks[layer], attention=replace(attention, scale=attention.scale * factor))
+    return replace(model, spec=replace(model.spec, blocks=tuple(blocks)))
+
+
+def test_a_turned_knob_fails_from_its_layer_on(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = verify.load
+    monkeypatch.setattr(verify, "load", lambda *given, **options: scaled(real(*given, **options), 1.0001, 1))
+    found = verify.verify(llama, IDS)
+    assert not found.passed
+    assert [layer.relative > 1e-10 for layer in found.layers] == [False, True, True]
+    assert found.ratio > 2
+
+
+def test_float32_alone_can_fail(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = verify.load
+
+    def off_in_float32(*given: Any, **options: Any) -> Model:
+        model = real(*given, **options)
+        return scaled(model, 1.0001, 0) if options["dtype"] == "float32" else model
+
+    monkeypatch.setattr(verify, "load", off_in_float32)
+    found = verify.verify(llama, IDS)
+    assert found.worst < 1e-12
+    assert found.ratio > 2
+    assert not found.passed
+
+
+def test_without_transformers(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match="needs transformers") as error:
+        verify.verify(llama, IDS)
+    assert "attn[transformers]" in error.value.hint
+
+
+def test_a_target_for_one_side(llama: Path) -> None:
+    with pytest.raises(UnsupportedError, match="has one side"):
+        verify.verify(llama, IDS, target=IDS)
