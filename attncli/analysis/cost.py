@@ -21,6 +21,7 @@ from attncli.models.model import Model
 
 ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number."""
+ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
 POINTS = 13
 """Lengths at which the growth is computed."""
 
@@ -185,5 +186,5 @@ def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequenc
         "layers": layers,
         "total": total,
         "measured": list(measured),
-        "warnings": [],
+        "warnings": [ENCODER] if model is not None and model.spec.decoder is not None else [],
     }

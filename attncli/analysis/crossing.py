@@ -22,6 +22,7 @@ from attncli.inputs.token import Token
 from attncli.models.model import Model, choose_heads
 
 KEPT = ("masked", "weights")
+SHIFTED = "the decoder reads the query text one token late, after its start token: each row is where the next token is predicted"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def cross_document(
         "alignment": alignment(mean),
         "links": links.found(),
         "empty_rows": empty,
-        "warnings": list(model.warnings),
+        "warnings": [*model.warnings, *((SHIFTED,) if model.spec.decoder is not None else ())],
     }
 
 

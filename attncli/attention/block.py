@@ -100,7 +100,7 @@ def _attention(
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
     if spec.hashing is not None:
         if context.rows is not None or parts.q.ndim > 3 or context.past is not None:
-            raise UnsupportedError("hash attention runs one whole text at a time", expected="a shorter text, without --batch or --generate")
+            raise UnsupportedError("hash attention runs a text whole", expected="run, heads or compare, on one short text at a time")
         hashed = hash_attention(backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep))
         mixed, empty = hashed.mixed, hashed.empty_rows
         stages |= {"k": hashed.keys} | {name: getattr(hashed, name) for name in ("masked", "weights") if name in context.keep}

@@ -11,6 +11,7 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import bar
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
+from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -58,7 +59,8 @@ def _title(document: Document, view: View) -> Lines:
         document["dtype"],
     ]
     title = say(view, "cost.title", f"{document['n']:,}")
-    return stack((heading(title, " · ".join(facts), view), remark(say(view, "cost.says", _count(document["projections"])), view)))
+    told = [warning(said, view) for said in document["warnings"]]
+    return stack((heading(title, " · ".join(facts), view), *told, remark(say(view, "cost.says", _count(document["projections"])), view)))
 
 
 def _variants(document: Document, view: View) -> Lines:
