@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import COMPUTE, MODEL, TEXT, OutputOptions, command_app, option
+from attncli.cli.options import COMPUTE, MODEL, TEXT, TableOutput, command_app, option
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ IgnoreConfig = Annotated[
 ]
 
 
-def list_(ctx: typer.Context, output: OutputOptions) -> None:
+def list_(ctx: typer.Context, output: TableOutput) -> None:
     """The families that run natively, the aliases, and the models in the hub's local cache.
 
     attn models list
@@ -42,7 +42,7 @@ def list_(ctx: typer.Context, output: OutputOptions) -> None:
 
 def show(
     ctx: typer.Context,
-    output: OutputOptions,
+    output: TableOutput,
     model: Name,
     ignore_config: IgnoreConfig = None,
     estimate: Annotated[str | None, option("--estimate", help="What this text would take.", panel=TEXT, metavar="TEXT")] = None,
@@ -74,6 +74,49 @@ def show(
     answer.give(iter([document]), model_screen, model_rows, output, environment, how)
 
 
+def verify(
+    ctx: typer.Context,
+    output: TableOutput,
+    model: Name,
+    text: Annotated[str | None, typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False)] = None,
+    target: Annotated[str | None, option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT)] = None,
+    ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT)] = None,
+    ignore_config: IgnoreConfig = None,
+    backend: Annotated[str, option("--backend", help="numpy or torch.", panel=COMPUTE)] = "numpy",
+) -> None:
+    """Compare a model with transformers, head by head; ends with 1 where they differ. Needs the extra transformers.
+
+    attn models verify minilm "The animal didn't cross the street"
+    """
+    environment: Environment = ctx.obj
+    answer.check(output, environment)
+    how = answer.view(output, environment)
+    from attncli.errors import AttnError, UsageError
+
+    if backend not in ("numpy", "torch"):
+        raise UsageError(f"--backend is {backend!r}", expected="numpy or torch")
+    if ids is not None and text is not None:
+        raise UsageError("a text and --ids contradict each other", expected="one of them")
+    from attncli.analysis.verify_document import verify_document
+    from attncli.inputs.text import SAMPLE
+    from attncli.models.aliases import locate
+    from attncli.models.verify import LIMIT, RATIO
+    from attncli.models.verify import verify as compared
+    from attncli.render.screens.verify import verify_rows, verify_screen
+
+    found = locate(model, variables=environment.variables, note=environment.note)
+    given = SAMPLE if text is None else text
+    told = given if ids is None else request.whole_numbers(ids, "--ids")
+    result = compared(found.folder, told, target=target, backend=backend, ignore=tuple(ignore_config or ()))
+    document = verify_document(found, given if ids is None else "", result)
+    answer.give(iter([document]), verify_screen, verify_rows, output, environment, how)
+    if not result.passed:
+        raise AttnError(
+            f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its distance in float32",
+            expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
+        )
+
+
 def _estimated(
     found: Resolved, checkpoint: Checkpoint, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
 ) -> Estimate:
@@ -92,4 +135,4 @@ def _estimated(
 
 
 list_.__name__ = "list"
-app = command_app(list_, show, help="Known families, aliases and cached models; what one does.")
+app = command_app(list_, show, verify, help="Known families, aliases and cached models; what one does; parity with transformers.")

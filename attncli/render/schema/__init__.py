@@ -18,6 +18,7 @@ MODULES = {
     "attn.tensors/1": "tensors",
     "attn.models/1": "models",
     "attn.model/1": "model",
+    "attn.verify/1": "verify",
     "attn.explain/1": "explain",
     "attn.mask/1": "mask",
     "attn.cross/1": "cross",

@@ -1,0 +1,71 @@
+"""`attn models verify`: what it prints, and how it ends when a model differs from transformers."""
+
+import jsonschema
+import pytest
+from asking import ask
+
+from attncli.models import verify as module
+from attncli.models.verify import LayerDifference, Verified
+from attncli.render.safe import cells
+from attncli.render.schema import SCHEMAS
+
+
+def crafted(worst: float) -> Verified:
+    layers = (
+        LayerDifference("encoder", 0, (1e-16, 2e-16), (), 3e-16, 3e-16),
+        LayerDifference("decoder", 0, (1e-16, worst), (4e-16, 5e-16), None, worst),
+    )
+    return Verified(7, "numpy", layers, 1e-7, 2e-7)
+
+
+def test_minilm_agrees_with_transformers() -> None:
+    pytest.importorskip("transformers")
+    found = ask("models", "verify", "minilm", "--ids", "101 2009 102", "--json")
+    assert found.code == 0
+    jsonschema.validate(found.json, SCHEMAS["attn.verify/1"])
+    assert [layer["layer"] for layer in found.json["layers"]] == list(range(6))
+    assert 0 < found.json["float64"]["worst"] < 1e-12
+    assert (found.json["tokens"], found.json["text"], found.json["passed"]) == (3, "", True)
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setattr(module, "verify", lambda *given, **named: crafted(3e-3))
+    found = ask("models", "verify", "minilm", "a text", width=width)
+    assert found.code == 1
+    assert "3.0e-03" in found.out
+    assert "NOT equal" in found.out
+    assert "3.0e-03" in found.err
+    assert max(cells(line) for line in found.out.splitlines()) <= width
+    document = ask("models", "verify", "minilm", "a text", "--json")
+    jsonschema.validate(document.json, SCHEMAS["attn.verify/1"])
+    assert (document.code, document.json["passed"]) == (1, False)
+
+
+def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "verify", lambda *given, **named: crafted(1e-11))
+    assert ask("models", "verify", "minilm", "a").code == 0
+    rows = [line.split("\t") for line in ask("models", "verify", "minilm", "a", "--plain").out.splitlines()]
+    assert [row[:4] for row in rows[1:]] == [
+        ["encoder", "0", "self", "0"],
+        ["encoder", "0", "self", "1"],
+        ["decoder", "0", "self", "0"],
+        ["decoder", "0", "self", "1"],
+        ["decoder", "0", "cross", "0"],
+        ["decoder", "0", "cross", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("minilm", "x", "--ids", "1"), 2, "--ids"),
+        (("minilm", "x", "--backend", "jax"), 2, "jax"),
+        (("minlm",), 3, "minilm"),
+        (("minilm", "x", "--target", "y"), 4, "one side"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:
+    found = ask("models", "verify", *arguments, HF_HUB_OFFLINE="1")
+    assert (found.code, found.out) == (code, "")
+    assert says in found.err
