@@ -18,6 +18,7 @@ from attncli.cli.options import (
     OutputOptions,
     command_app,
     option,
+    without,
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def cost(
     ctx: typer.Context,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
     d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL)] = None,
     num_heads: Annotated[int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL)] = None,

@@ -17,6 +17,7 @@ from attncli.cli.options import (
     TextOptions,
     command_app,
     option,
+    without,
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -33,7 +34,7 @@ def cross(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, without("scale_colors")],
     value_text: Annotated[
         str | None, option("--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT")
     ] = None,

@@ -35,7 +35,7 @@ def find(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg", "scale_colors")],
+    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
     start: Annotated[
         str | None, option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
     ] = None,

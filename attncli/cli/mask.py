@@ -10,7 +10,17 @@ import typer
 
 from attncli.cli import answer, picture, request
 from attncli.cli.explain_options import LangOption, language, one
-from attncli.cli.options import ATTENTION, MODEL, AttentionOptions, ComputeOptions, ModelOptions, OutputOptions, command_app, option
+from attncli.cli.options import (
+    ATTENTION,
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    command_app,
+    option,
+    without,
+)
 from attncli.cli.output import Environment
 from attncli.errors import InputError, UsageError
 
@@ -25,7 +35,7 @@ HEADS = 8
 
 def mask(
     ctx: typer.Context,
-    output: OutputOptions,
+    output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
     spec: Annotated[list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False)] = None,
     n: Annotated[
         int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION)

@@ -22,6 +22,12 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "heads": [("heads", TEXT), ("heads", TEXT, "--json"), ("heads",)],
     "tokens": [("tokens", TEXT), ("tokens",)],
     "tensors": [("tensors", CAPTURED, "--mask", "causal", "--color", "always"), ("tensors", CAPTURED, "--json"), ("tensors", CAPTURED)],
+    "explain": [("explain", TEXT), ("explain", TEXT, "--json"), ("explain",)],
+    "find": [("find", TEXT, "--from", "cat", "--to", "sat"), ("find", TEXT, "--from", "cat", "--to", "sat", "--json")],
+    "compare": [("compare", TEXT, "the dog sat"), ("compare", TEXT, "the dog sat", "--json")],
+    "cross": [("cross", TEXT, "a dog"), ("cross", TEXT, "a dog", "--json")],
+    "mask": [("mask", "causal"), ("mask", "causal", "--json")],
+    "cost": [("cost",), ("cost", "--json")],
     "weights show": [("weights", "show", WEIGHTS), ("weights", "show", WEIGHTS, "--json")],
 }
 """Command lines to try each option on; one that it changes is enough."""
@@ -46,8 +52,15 @@ EXCUSED = {
     "words": "words are whole here",
     "heads residual": "changes the output, which heads does not show",
     "heads output_projection": "changes the output, which heads does not show",
-    "tensors quiet": "has nothing to note",
-    "weights show quiet": "has nothing to note",
+    "find residual": "changes the output, which find does not show",
+    "find output_projection": "changes the output, which find does not show",
+    "cross residual": "changes the output of the layer, which cross does not show",
+    "cost measure": "takes seconds: test_cost",
+    "mask num_heads": "of a bias: --position alibi",
+    "mask head": "of a bias: --position alibi",
+    **dict.fromkeys(
+        (f"{command} quiet" for command in ("compare", "cost", "cross", "find", "mask", "tensors", "weights show")), "has nothing to note"
+    ),
 }
 
 
