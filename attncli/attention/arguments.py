@@ -12,6 +12,9 @@ from attncli.attention.attend import Rule
 from attncli.attention.mask import Causal, Everywhere, Mask, Window, both
 from attncli.errors import InputError, UnsupportedError, UsageError
 
+FURTHEST = 10**12
+"""The furthest position: sums of two of them fit 64 bits."""
+
 
 def checked(
     q: Array,
@@ -66,7 +69,7 @@ def checked(
         mask=both(Causal() if causal else Everywhere(), _window_mask(window)),
         given=given,
         bias=added,
-        offset=offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch),
+        offset=_offset(backend, offset, batch),
         key_lengths=lengths,
         sinks=logits,
         softmax_dtype=softmax_dtype,
@@ -120,6 +123,14 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
         raise UsageError(f"window is {window}", expected="(left, right), each None or a number of keys >= 0")
     left, right = (None if side is None else int(side) for side in window)
     return Window(left, right)
+
+
+def _offset(backend: Backend, offset: Any, batch: tuple[int, ...]) -> Any:
+    found = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
+    least, most = (found, found) if isinstance(found, int) else (int(found.min()), int(found.max()))
+    if least < -FURTHEST or most > FURTHEST:
+        raise InputError(f"offset is {least if least < -FURTHEST else most}", expected=f"a position from -{FURTHEST:,} to {FURTHEST:,}")
+    return found
 
 
 def _per_batch(backend: Backend, name: str, value: Any, batch: tuple[int, ...]) -> Array:
