@@ -113,7 +113,7 @@ def hash_attention(
         whole=True,
     )
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
-    shares, _, empty, _ = softmax(backend, lse, lse > -float("inf"), None, free=False)  # over rounds, [head, token, round]
+    shares, _, empty, _ = softmax(backend, lse, lse != -float("inf"), None, free=False)  # over rounds, [head, token, round]
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
     mixed = backend.cast(backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0], backend.dtype_of(v))
     trace = HashTrace(keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0])

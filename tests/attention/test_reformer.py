@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -149,3 +151,19 @@ def test_refusals():
     for mask in (Hashed(4), both(Causal(), Given(np.ones((3, 13, 13), bool)))):
         with pytest.raises(UnsupportedError):
             hash_attention(BACKENDS[0], q, v, Reformer(4), mask=mask)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=NAMES)
+def test_a_visible_nan_shows(backend):
+    q, v = arrays(13)
+    q[0, 4] = np.nan
+    v[1, 4] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace = hash_attention(backend, backend.keep(q), backend.keep(v), Reformer(4, 1, 13), mask=Causal(), dense=True)
+    mixed = backend.numpy(trace.mixed)
+    assert np.isfinite(mixed[:, :4]).all()
+    assert np.isnan(mixed[0, 4:]).all()
+    assert np.isfinite(mixed[2]).all()
+    assert np.isnan(mixed[1, 4:]).all()
+    assert not backend.numpy(trace.empty_rows).any()
