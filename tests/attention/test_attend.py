@@ -48,7 +48,7 @@ def calls(draw):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=250)
 @given(calls())
 def test_every_stage_is_the_loops(library, call):
     (q, k, v), options = call
