@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attncli.analysis import visibility
 from attncli.analysis.counting import pairs_of
 from attncli.analysis.masks import gallery_document, mask_document, named_bias
 from attncli.analysis.visibility import bound, count, mask_part, visible_rows
@@ -57,7 +58,10 @@ def test_formulas_agree_with_looking(left: int, right: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("spec", ["causal", "window:9", "window:3,5", "padding:50", "bigbird:2,1"])
-def test_pooled_maps_hold_the_share_of_every_cell(spec: str) -> None:
+@pytest.mark.parametrize("cells", [visibility.CELLS, 67 * 5])
+def test_pooled_maps_hold_the_share_of_every_cell(spec: str, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where blocks of rows begin in the middle of a cell."""
+    monkeypatch.setattr(visibility, "CELLS", cells)
     n = 67
     found = count(bound(parse(spec), n, n, 0), n, n, most=10)
     seen = np.zeros((n, n))

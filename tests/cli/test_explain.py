@@ -137,6 +137,10 @@ def test_many_keys_are_shortened_and_still_add_up() -> None:
     assert len(softmax) == 7
     for column in zip(*[numbers(line)[-2:] for line in softmax], strict=True):
         assert sum(column[:-1]).quantize(Decimal("0.0001")) == column[-1]
+    output = [numbers(line) for line in part(screen, "output of w7") if re.match(r"\d+ w\d|35 others|o +-?\d", line)]
+    assert len(output) == 7
+    for column in zip(*[row[1:] for row in output[:-1]], output[-1], strict=True):
+        assert sum(column[:-1]).quantize(Decimal("0.0001")) == column[-1]
 
 
 def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:

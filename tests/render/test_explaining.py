@@ -69,6 +69,7 @@ def test_curves_pass_through_their_points() -> None:
         mark = "o" if view.ascii else "●"
         heights = [at for at, row in enumerate(rows[:17]) if mark in row]
         assert heights == list(range(0, 17, 2))
+        assert rows[0].index(mark) > rows[16].index(mark)
         assert view.color or drawn.rows == tuple(tuple((text, "") for text, _ in row) for row in drawn.rows)
     assert curves([], View()) == Lines()
     assert curves([Series("none", ((0.0, 1.0),))], View()) == Lines()
