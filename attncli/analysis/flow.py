@@ -15,7 +15,7 @@ from attncli.analysis.rollout import residual
 from attncli.analysis.sight import Floats
 from attncli.errors import LimitError
 
-LARGEST = 300_000
+LARGEST = 3_000_000
 """Pairs × edges that are still a matter of seconds."""
 TINY = 1e-9
 """Capacity that counts as none: less than float32 weights resolve."""

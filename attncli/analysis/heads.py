@@ -1,19 +1,35 @@
-"""The document of `attn heads`: every head on one text, with its metrics, and their average."""
+"""The document of `attn heads`: every head on one text, with its metrics, labels and strongest link."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, notes
-from attncli.analysis.links import Links
-from attncli.analysis.measure import Measured, measure
+from attncli.analysis.across import Across
+from attncli.analysis.document import Document, empty_rows, header, notes, token_rows
+from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
+from attncli.analysis.labels import NEEDED, labels_of, rows
+from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.measure import Measured, Tally, known
 from attncli.analysis.metrics import DEFAULT
+from attncli.analysis.moved import shares, value_sizes
+from attncli.analysis.pairs import Pairs
+from attncli.analysis.pooled import PooledMaps
+from attncli.analysis.repeats import Scores
+from attncli.analysis.rows import About
+from attncli.analysis.sight import Bools, Floats
+from attncli.analysis.watch import Watch
+from attncli.analysis.words import Words, merged_words
+from attncli.attention.attend import RowBlock
+from attncli.attention.trace import LayerTrace
 from attncli.inputs.token import Token
 from attncli.models.model import Model
+
+SIDE = 64
+"""Cells along a pooled map of a text too long for whole weights."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +37,11 @@ class Compared:
     """What of a comparison goes into its document.
 
     layers, heads: which, None for all. metrics: names. maps: whether the weights themselves are held.
-    all_links: whether a head's top link may be an uninformative one.
+    all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
+    everything, out of `exclude.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
+    words: whether pieces are merged. moved: whether the same is also told of what heads move
+    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of `across.ACROSS`.
+    sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
     """
 
     layers: Sequence[int] | None = None
@@ -29,41 +49,174 @@ class Compared:
     metrics: Sequence[str] = DEFAULT
     maps: bool = True
     all_links: bool = False
+    exclude: Sequence[str] = ()
+    renormalise: bool = False
+    words: bool = False
+    moved: bool = False
+    labels: bool = False
+    across: frozenset[str] = frozenset()
+    sort: str | None = None
+    rising: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether this needs the whole weights of a layer at once, and so cannot run by blocks of rows."""
+        return self.words or self.moved or bool(self.across)
 
 
-def heads_document(model: Model, text: str, tokens: Sequence[Token], wanted: Compared) -> Document:
+class _Layer:
+    """What one layer's heads add up to."""
+
+    def __init__(
+        self, model: Model, tokens: Sequence[Token], wanted: Compared, layer: int, heads: Sequence[int], *, side: int | None
+    ) -> None:
+        self.layer, self.heads = layer, heads
+        about = About(
+            Pairs([token.text for token in tokens]),
+            np.array([token.special for token in tokens]),
+            np.array([is_punctuation(token) for token in tokens]),
+        )
+        names = dict.fromkeys((*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ())))
+        self.tally = Tally(len(heads), tuple(names), about)
+        links = Links(tokens, top=1, everything=wanted.all_links or model.identity.source != "checkpoint")
+        self.links = links
+        self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
+        consumers = [self.tally, links.consumer(layer, heads), *(() if self.maps is None else (self.maps,))]
+        left_out: Exclusion | None = None
+        if wanted.exclude:
+            left_out = exclusion(wanted.exclude, tokens, renormalise=wanted.renormalise)
+        self.watch = Watch(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
+
+    def parts(self, wanted: Compared, repeats: Scores | None) -> list[Document]:
+        """One part of the document for each head."""
+        measured = self.tally.result()
+        shown = {name: measured[name] for name in wanted.metrics}
+        found = []
+        for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
+            part: Document = {"layer": self.layer, "head": head}
+            if self.maps is not None:
+                part["pool"] = self.maps.pool
+                part["weights"] = self.maps.values[place]
+            part |= {"metrics": _numbers(shown, place, "value"), "baseline": _numbers(shown, place, "baseline"), "top_link": top["link"]}
+            if wanted.sort is not None:
+                part["sorted_by"] = _numbers({wanted.sort: measured[wanted.sort]}, place, "value")[wanted.sort]["value"]
+            if wanted.labels:
+                earned = labels_of(measured, head=place, repeats=None if repeats is None else repeats[self.layer, head])
+                part["labels"] = [f"{one.name} {one.detail}".rstrip() for one in earned]
+                part["label_scores"] = rows(earned)
+            found.append(part)
+        return found
+
+
+def heads_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    wanted: Compared,
+    *,
+    repeats: Scores | None = None,
+    rows: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Document:
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
 
-    `average` is the mean of the chosen heads' weights of the last layer that ran.
+    `average` is the mean of the chosen heads' weights of the last layer that ran. repeats: scores of
+    random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
+    n × n then, and maps are pooled. progress: told the share done, where rows are given.
     """
-    document = header("attn.heads/1", model, text, tokens)
-    backend = model.backend
-    everything = wanted.all_links or model.identity.source != "checkpoint"
-    special = [token.special for token in tokens]
+    for name in (*wanted.metrics, *((wanted.sort,) if wanted.sort else ())):
+        known(name)
+    words = merged_words(tokens, text) if wanted.words else None
+    shown: Sequence[Token] = tokens if words is None else words.words
+    document = header("attn.heads/1", model, text, shown)
+    if words is not None:
+        document["pieces"] = token_rows(tokens)
+    layers = range(len(model.spec.blocks)) if wanted.layers is None else sorted(set(wanted.layers))
+    across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
+    side = SIDE if rows is not None and wanted.maps else None
+    kept: dict[int, _Layer] = {}
+
+    def layer_of(layer: int) -> _Layer:
+        if layer not in kept:
+            kept[layer] = _Layer(model, shown, wanted, layer, _chosen(model, wanted, layer), side=side)
+        return kept[layer]
+
+    def see(layer: int, kind: str, block: RowBlock) -> None:
+        if kind == "self":
+            layer_of(layer).watch.see(block)
+            if progress is not None:
+                progress((layer + block.stop / len(tokens)) / (max(layers) + 1))
+
     found: list[Document] = []
     empty: list[Document] = []
     average: np.ndarray[Any, Any] | None = None
-    for trace in model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=("masked", "weights")):
-        heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
-        weights = backend.numpy(trace.stages["weights"])
-        visible = backend.numpy(trace.stages["masked"]) != -np.inf
-        keys = [token.text for token in tokens]
-        named = keys if weights.shape[-1] == len(tokens) else None  # a learned extra key has no token
-        measured = measure(weights, visible, metrics=wanted.metrics, tokens=named, special=special if named else None)
-        links = Links(tokens, top=1, everything=everything)
-        links.add(trace.layer, heads, weights)
-        tops = [entry["link"] for entry in links.overview()]
-        for place, head in enumerate(heads):
-            part: Document = {"layer": trace.layer, "head": head}
-            if wanted.maps:
+    keep = ("weights", "entropy") if rows is not None else ("masked", "weights")
+    for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
+        heads = _chosen(model, wanted, trace.layer)
+        now = layer_of(trace.layer)
+        moved: list[Document] | None = None
+        if rows is None:
+            weights, visible = _whole(model, trace, heads, words, len(tokens))
+            now.watch.whole(weights, visible)
+            if across is not None:
+                across.add(trace.layer, heads, weights, visible)
+            if wanted.exclude:
+                left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
+                weights = left_out.without(weights, np.arange(len(shown)))
+            average = weights.mean(0)
+            moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
+        parts = now.parts(wanted, repeats)
+        if rows is None and wanted.maps:
+            for place, part in enumerate(parts):
                 part["weights"] = weights[place]
-            part |= {"metrics": _numbers(measured, place, "value"), "baseline": _numbers(measured, place, "baseline")}
-            part["top_link"] = tops[place]
-            found.append(part)
-        empty += empty_rows(backend, trace, heads)
-        average = weights.mean(0)
-    shown = {"weights": average} if wanted.maps and average is not None else None
-    return document | {"heads": found, "average": shown, "empty_rows": empty, "warnings": notes(model)}
+        found += parts if moved is None else [part | {"moved": other} for part, other in zip(parts, moved, strict=True)]
+        empty += [row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row["head"] in heads]
+    if wanted.sort is not None:
+        found.sort(key=lambda part: _order(part["sorted_by"], rising=wanted.rising))
+    held = {"weights": average} if wanted.maps and average is not None else None
+    document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": notes(model), **_stated(model, wanted)}
+    return document if across is None else document | across.parts(model, list(layers), wanted.heads)
+
+
+def _stated(model: Model, wanted: Compared) -> Document:
+    """The choices that a reader of the numbers must know."""
+    left_out = () if wanted.all_links or model.identity.source != "checkpoint" else LEFT_OUT
+    found: Document = {"links_leave_out": list(left_out)} if left_out else {}
+    if wanted.exclude:
+        found["excluded"] = {"names": list(wanted.exclude), "renormalised": wanted.renormalise}
+    if wanted.sort is not None:
+        found["sort"] = {"metric": wanted.sort, "rising": wanted.rising}
+    return found
+
+
+def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:
+    return list(range(model.spec.blocks[layer].attention.heads)) if wanted.heads is None else sorted(set(wanted.heads))
+
+
+def _whole(model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int) -> tuple[Floats, Bools]:
+    """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
+    weights = model.backend.numpy(trace.stages["weights"])[list(heads), :, :count]
+    visible = model.backend.numpy(trace.stages["masked"])[list(heads), :, :count] != -np.inf
+    return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
+
+
+def _moved(
+    model: Model, trace: LayerTrace, tokens: Sequence[Token], wanted: Compared, heads: Sequence[int], words: Words | None
+) -> list[Document]:
+    """The metrics and strongest link of each head by what is moved in place of weights."""
+    count = trace.stages["weights"].shape[-2]
+    weights, visible = _whole(model, trace, heads, None, count)
+    moved = shares(weights.astype(np.float64), value_sizes(model, trace)[list(heads), :count])
+    if words is not None:
+        moved, visible = words.merge(moved), words.merge_visible(visible)
+    bare = Compared(metrics=wanted.metrics, all_links=wanted.all_links, exclude=wanted.exclude, renormalise=wanted.renormalise, maps=False)
+    layer = _Layer(model, tokens, bare, trace.layer, heads, side=None)
+    layer.watch.whole(moved, visible)
+    return [{name: part[name] for name in ("metrics", "top_link")} for part in layer.parts(bare, None)]
+
+
+def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
+    return value is None, 0.0 if value is None else value if rising else -value
 
 
 def _numbers(measured: dict[str, Measured], place: int, which: str) -> Document:

@@ -9,8 +9,8 @@ import numpy as np
 
 from attncli.analysis.exclude import Exclusion
 from attncli.analysis.rows import About, WeightRows
-from attncli.analysis.sight import Ints, Sight, of_mask, sight
-from attncli.arrays.backend import Backend
+from attncli.analysis.sight import Bools, Floats, Ints, Sight, of_mask, sight
+from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.attention.attend import RowBlock, Rule
 from attncli.attention.mask import Mask
@@ -49,6 +49,11 @@ class Watch:
         self._i: Ints = np.empty(0, np.int64)
         self._known: Sight | None = None
 
+    def whole(self, weights: Floats, visible: Bools) -> None:
+        """Take all rows at once: weights [head, query, key] in NumPy, and visibility that broadcasts to them."""
+        i = np.arange(weights.shape[1]) + self._offset
+        self._hand(NumpyBackend("float64"), weights, i, 0, sight(visible, i.size, 0, weights.shape[-1]), None, 0)
+
     def see(self, block: RowBlock, *, first_head: int = 0) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
         i = self._positions(block)
@@ -63,12 +68,16 @@ class Watch:
         entropy = block.stages.get("entropy") if high == block.high else None
         if entropy is not None and self._heads is not None:
             entropy = entropy[list(self._heads)]
+        self._hand(backend, weights, i, block.low, see, entropy, first_head)
+
+    def _hand(self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, entropy: Array | None, first_head: int) -> None:
+        """Hand rows to the consumers, without what is excluded."""
+        high = low + weights.shape[-1]
         if self._exclusion is not None:
-            weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, block.low)
-            left = ~self._exclusion.rows(i)[:, block.low : high]
-            see = sight(left & see.shown(high), i.size, block.low, high)
+            weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, low)
+            see = sight(~self._exclusion.rows(i)[:, low:high] & see.shown(high), i.size, low, high)
             backend, entropy = NumpyBackend("float64"), None
-        rows = WeightRows(backend, weights, i, block.low, see, self._about, entropy=entropy)
+        rows = WeightRows(backend, weights, i, low, see, self._about, entropy=entropy)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)
 

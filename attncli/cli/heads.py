@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from attncli.cli import answer, request
 from attncli.cli.options import (
     OUTPUT,
+    TEXT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -20,12 +23,45 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.heads import Compared
+    from attncli.analysis.repeats import Scores
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
 HEADS = 8
+ANALYSIS = "Analysis"
+
+
+@dataclass(frozen=True)
+class HeadsOptions:
+    """What is measured of the heads, and in which order they come."""
+
+    metric: Annotated[
+        list[str] | None,
+        option("--metric", help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.", panel=ANALYSIS, metavar="NAME"),
+    ] = None
+    sort: Annotated[
+        str | None, option("--sort", help="Largest first by this metric; NAME:asc for smallest first.", panel=ANALYSIS, metavar="NAME")
+    ] = None
+    top: Annotated[int | None, option("--top", help="Only the first N heads. [default: all]", panel=ANALYSIS, metavar="N")] = None
+    exclude: Annotated[
+        str | None,
+        option("--exclude", help="Leave out: first, special, self, neighbours, punctuation.", panel=ANALYSIS, metavar="NAMES"),
+    ] = None
+    renormalise: Annotated[bool, option("--renormalise", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)] = False
+    moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = False
+    labels: Annotated[bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)] = False
+    across: Annotated[str | None, option("--across", help="Add rollout, flow, similarity, circuits.", panel=ANALYSIS, metavar="NAMES")] = (
+        None
+    )
+    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)] = False
+    all_links: Annotated[bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=ANALYSIS)] = (
+        False
+    )
+    csv: Annotated[Path | None, option("--csv", help="Also write the table of heads as .csv.", panel=OUTPUT, metavar="FILE")] = None
 
 
 def heads(
@@ -35,71 +71,126 @@ def heads(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("top")],
-    metric: Annotated[
-        list[str] | None,
-        option(
-            "--metric", help="Metrics to show, apart by commas, or 'all'; 'attn explain metric' explains.", panel=OUTPUT, metavar="NAME"
-        ),
-    ] = None,
-    all_links: Annotated[
-        bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=OUTPUT)
-    ] = False,
+    asked: HeadsOptions,
 ) -> None:
-    """Compare all heads: small maps, metrics, the strongest link of each.
+    """Compare all heads: small maps, metrics, labels, the strongest link of each.
 
     attn heads --num-heads 8
 
-    attn heads "The animal didn't cross the street" --num-heads 4 --show average
+    attn heads "The animal didn't cross the street" --metric all --sort entropy:asc --top 3
 
-    attn heads --model minilm --layer 3-5 "The animal didn't cross …"
+    attn heads --model minilm --exclude first,special --renormalise --labels "The animal didn't cross …"
     """
     from attncli.render.screens.heads import PARTS, heads_rows, heads_screen
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
+    if asked.top is not None and asked.top < 1:
+        raise UsageError(f"--top is {asked.top}", expected="at least 1")
+    if asked.renormalise and asked.exclude is None:
+        raise UsageError("--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES")
+    single = output.json or output.svg is not None or asked.csv is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
-    single = output.json or output.svg is not None
+    wanted = _wanted(loaded, model, output, asked)
+    repeats = _repeats(loaded, wanted)
 
     def documents() -> Iterator[Mapping[str, Any]]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                document = _document(loaded, found, model, compute, output, metric or (), all_links)
+                document = _document(environment, loaded, found, compute, output, asked, wanted, repeats)
             yield document
 
     answer.give(documents(), heads_screen, heads_rows, output, environment, how)
 
 
-def _document(
-    model: Model,
-    text: Text,
-    asked: ModelOptions,
-    compute: ComputeOptions,
-    output: OutputOptions,
-    metrics: list[str] | tuple[()],
-    all_links: bool,
-) -> Mapping[str, Any]:
-    from attncli.analysis.heads import Compared, heads_document
+def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:
+    from attncli.analysis.across import parse as parse_across
+    from attncli.analysis.exclude import parse as parse_exclude
+    from attncli.analysis.heads import Compared
+    from attncli.analysis.measure import known
     from attncli.analysis.metrics import DEFAULT, METRICS
-    from attncli.analysis.running import Wanted, cost
-    from attncli.render.records import NUMBER_BYTES
     from attncli.render.screens.heads import MATRICES, PARTS
 
-    tokens = request.tokens_of(model, text)
-    layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
-    heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
-    named = [name.strip() for name in ",".join(metrics).split(",") if name.strip()]
-    names = tuple(METRICS) if "all" in named else tuple(named) or DEFAULT
-    expected = cost(model, len(tokens), Wanted(layers, heads), saved=False)
-    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L or --head H")
+    named = [name.strip() for name in ",".join(asked.metric or ()).split(",") if name.strip()]
+    sort, _, way = (asked.sort or "").partition(":")
+    if way not in ("", "asc", "desc"):
+        raise UsageError(f"--sort {asked.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
+    for name in (*(name for name in named if name != "all"), *((sort,) if sort else ())):
+        known(name)
     parts = answer.shown(output, PARTS)
-    maps = parts is None or bool(parts & MATRICES) or output.svg is not None
-    if maps and (output.json or output.ndjson):
+    return Compared(
+        layers=request.numbers(which.layer, "layer", len(model.spec.blocks)),
+        heads=request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks)),
+        metrics=tuple(METRICS) if "all" in named else tuple(dict.fromkeys(named)) or DEFAULT,
+        maps=parts is None or bool(parts & MATRICES) or output.svg is not None,
+        all_links=asked.all_links,
+        exclude=() if asked.exclude is None else parse_exclude(asked.exclude),
+        renormalise=asked.renormalise,
+        words=asked.words,
+        moved=asked.moved,
+        labels=asked.labels,
+        across=frozenset() if asked.across is None else parse_across(asked.across),
+        sort=sort or None,
+        rising=way == "asc",
+    )
+
+
+def _repeats(model: Model, wanted: Compared) -> Scores | None:
+    """Scores of random repeats; they belong to the model, whatever the text."""
+    if not wanted.labels:
+        return None
+    from attncli.analysis.repeated import repeat_scores
+
+    return repeat_scores(model, wanted.layers)
+
+
+def _document(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    asked: HeadsOptions,
+    wanted: Compared,
+    repeats: Scores | None,
+) -> Mapping[str, Any]:
+    from attncli.analysis.heads import heads_document
+    from attncli.analysis.running import LONG, Wanted, cost
+    from attncli.analysis.stream import rows_for
+    from attncli.cli.progress import progress
+    from attncli.render.records import NUMBER_BYTES
+
+    tokens = request.tokens_of(model, text)
+    rows = rows_for(model, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
+    expected = cost(model, len(tokens), Wanted(wanted.layers, wanted.heads, matrices=wanted.maps), saved=False, rows=rows)
+    request.refuse_memory(expected.memory if rows is None else 0, compute, "a shorter text, --layer L, --head H or --show metrics")
+    if wanted.maps and rows is None and (output.json or output.ndjson):
         answer.refuse_over(expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics")
-    document = heads_document(model, text.text, tokens, Compared(layers, heads, names, maps, all_links))
+    with progress(environment, f"{len(tokens):,} tokens") as tell:
+        document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)
+    if asked.top is not None and asked.top < len(document["heads"]):
+        document["heads_in_all"] = len(document["heads"])
+        document["heads"] = document["heads"][: asked.top]
     if output.svg is not None:
         answer.draw(document, output)
+    if asked.csv is not None:
+        _write_csv(asked.csv, document)
     return document
+
+
+def _write_csv(path: Path, document: Mapping[str, Any]) -> None:
+    import csv
+    from io import StringIO
+
+    from attncli.inputs.atomic import atomic_writer
+    from attncli.render.screens.heads import heads_rows
+
+    stream = StringIO()
+    table: Iterator[Sequence[object]] = heads_rows(document)
+    csv.writer(stream, lineterminator="\n").writerows(table)
+    with atomic_writer(path) as file:
+        file.write(stream.getvalue().encode())
 
 
 app = command_app(heads)

@@ -13,15 +13,17 @@ from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.safe import cut, label
+from attncli.render.screens.across import ACROSS, across_part
+from attncli.render.screens.grid import grid_part, stated
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "maps", "metrics", "average", "weights", "links")
+PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS)
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "tokens", "maps", "metrics"})
+DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS})
 MATRICES = frozenset({"maps", "average", "weights"})
 """The parts that show matrices; a document may be without them."""
 MAPS = 24
@@ -30,6 +32,8 @@ ROOMY = 100
 """Below this width metrics have short names."""
 NARROW = 72
 """Below this width the strongest links and labels get a table of their own."""
+LABELS = 40
+"""What labels need beside the rest."""
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
@@ -41,7 +45,18 @@ def heads_screen(document: Document, view: View) -> Lines:
     """
     wanted = DEFAULT if view.show is None else view.show
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]
+    if view.show is not None and view.show != frozenset(PARTS):
+        blocks = [
+            block if block.rows else _absent(part, view) for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
+        ]
     return finished(spaced(blocks), view)
+
+
+def _absent(part: str, view: View) -> Lines:
+    """What to say of a part that was asked for by name and that the document does not have."""
+    ways = {"grid": "more than one layer has a grid", "moved": "attn heads --moved adds it"}
+    way = ways.get(part, f"attn heads --across {part} adds it" if part in ACROSS else "attn heads without --show adds it")
+    return stack((heading(part, "", view), remark(f"not in this document: {way}", view)))
 
 
 def _part(part: str, document: Document, view: View) -> Lines:
@@ -52,6 +67,12 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return header(document, view)
         case "tokens":
             return tokens_part(document["tokens"], view)
+        case "grid":
+            return grid_part(document, view)
+        case "moved":
+            return _moved(document, view)
+        case name if name in ACROSS:
+            return across_part(name, document, view)
         case "maps":
             return maps_part(document, view)
         case "metrics":
@@ -114,7 +135,7 @@ def metrics_part(document: Document, view: View) -> Lines:
     align = ["right"] * (len(names) + 2)
     numbers, words = [at for at in kept if at < len(names) + 2], [at for at in kept if at >= len(names) + 2]
     named = [at for at in kept if at < 2]
-    groups = [[*numbers, *words]] if view.width >= NARROW else [numbers, [*named, *words]]
+    groups = [[*numbers, *words]] if view.width >= NARROW + LABELS * labelled else [numbers, [*named, *words]]
     bodies = [
         table(
             [columns[at] for at in group],
@@ -127,7 +148,16 @@ def metrics_part(document: Document, view: View) -> Lines:
         for number, group in enumerate(groups)
     ]
     said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
-    return stack((bodies[0], remark(said, view), *(stack((BLANK, body)) for body in bodies[1:])))
+    return stack((bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:])))
+
+
+def _moved(document: Document, view: View) -> Lines:
+    """The metrics by what heads move in place of weights."""
+    held = [{**head, **head["moved"], "baseline": None, "labels": None} for head in document["heads"] if head.get("moved")]
+    if not held:
+        return Lines()
+    note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
+    return stack((heading("by what is moved", note, view), metrics_part({**document, "heads": held}, view)))
 
 
 def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,116 @@
+"""Parts of the heads screen that look across heads and layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, heading, remark
+from attncli.render.lines import Line, Lines, stack, unstyled
+from attncli.render.matrix import matrix
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+ACROSS = ("rollout", "flow", "similarity", "circuits")
+"""The parts, each shown where the document has it."""
+
+
+def across_part(name: str, document: Document, view: View) -> Lines:
+    """The part of that name; nothing where the document is without it."""
+    if name not in document:
+        return Lines()
+    texts = [token["text"] for token in document["tokens"]]
+    part = document[name]
+    match name:
+        case "rollout":
+            note = "how much of each input token (column) reaches each position (row); residual counted half"
+            shown = matrix(np.asarray(part["weights"]), texts, texts, view, title="rollout", note=note)
+            even = "the same of uniform attention: what depth and mask alone give"
+            return stack((shown, matrix(np.asarray(part["uniform"]), texts, texts, view, title="rollout of uniform attention", note=even)))
+        case "flow":
+            note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
+            return matrix(np.asarray(part["weights"]), texts, texts, view, title="attention flow", note=note)
+        case "similarity":
+            return _similarity(part, view)
+        case _:
+            return _circuits(part, view)
+
+
+def _similarity(part: Document, view: View) -> Lines:
+    """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
+    names = [f"L{head['layer']} H{head['head']}" for head in part["heads"]]
+    note = "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
+    title = heading("heads by similarity", note, view)
+    if not part["tree"]:
+        return stack((title, remark("(one head)", view)))
+    side = max(map(len, names))
+    room = max(min(view.width - side - 8, 60), 8)
+    joined = _joins(part, len(names))
+    lines: list[Line] = []
+    marks = ("-", "+", "|") if view.ascii else ("─", "┐", "│")
+    places = part["order"]
+    # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
+    gaps = [joined[a, b] for a, b in pairwise(places)]
+    for at, head in enumerate(places):
+        near = [gap for gap in (gaps[at - 1] if at else None, gaps[at] if at < len(gaps) else None) if gap is not None]
+        length = max(round(min(near) * room), 1)
+        bar = marks[0] * length
+        below = f" {gaps[at]:.{view.precision}f}" if at < len(gaps) else ""
+        lines.append(((names[head].ljust(side + 1), ""), (bar, "cyan"), (below, FAINT)))
+    said = "the number is the distance at which a head's cluster joins the one below; bars end at the nearer join"
+    block = stack((title, Lines(tuple(lines)), remark(said, view)))
+    return block if view.color else unstyled(block)
+
+
+def _joins(part: Document, count: int) -> dict[tuple[int, int], float]:
+    """The height at which neighbours in the tree's order are joined."""
+    members: list[Sequence[int]] = [[head] for head in range(count)]
+    found: dict[tuple[int, int], float] = {}
+    for merge in part["tree"]:
+        left, right = members[merge["a"]], members[merge["b"]]
+        found[left[-1], right[0]] = merge["height"]
+        members.append([*left, *right])
+    return found
+
+
+def _circuits(part: Document, view: View) -> Lines:
+    def number(value: float | None) -> str:
+        return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
+
+    rows = [
+        [str(head["layer"]), str(head["head"]), *(number(head[name]) for name in ("copying", "qk_norm", "ov_norm"))]
+        for head in part["heads"]
+    ]
+    note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
+    shown = rows if view.full else rows[: max(view.top, 12)]
+    heads = table(["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"], shown, view, align=["right"] * 5, title="circuits", note=note)
+    left = f"{len(shown)} of {len(rows)} heads shown; --full shows all" if len(shown) < len(rows) else ""
+    blocks = [heads, remark(left, view)]
+    if part["compositions"]:
+        arrow = spell(" → ", ascii=view.ascii)
+        pairs = [
+            [
+                f"{_named(pair['from'])}{arrow}{_named(pair['to'])}",
+                pair["way"].upper(),
+                number(pair["strength"]),
+                number(part["chance"][pair["way"]]),
+            ]
+            for pair in part["compositions"][: view.top]
+        ]
+        blocks.append(
+            table(
+                ["heads", "through", "strength", "chance"], pairs, view, align=["left", "left", "right", "right"],
+                title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one writes",
+            )
+        )  # fmt: skip
+    return stack(blocks)
+
+
+def _named(head: Document) -> str:
+    return f"L{head['layer']} H{head['head']}"
