@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from importlib.util import find_spec
 from pathlib import Path
 
 from attncli.arrays.backend import choose
@@ -57,6 +58,14 @@ def load(
         )
     found = locate(str(name_or_dir), note=note)
     checkpoint = Checkpoint.open(found.folder)
+    unknown = foreign_family(checkpoint)
+    if unknown is not None:
+        from attncli.models.foreign import load_foreign
+
+        if backend == "numpy" or ignore:
+            what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
+            raise UnsupportedError(f"models of the family {unknown!r} run through transformers, which has no use for {what}")
+        return load_foreign(checkpoint.folder, unknown, found.name, _tokenizer(checkpoint, found), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
     own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
@@ -100,6 +109,14 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
     spec = found.spec(config)
     warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
     return spec, found, warnings + settle(config, found.fixed)
+
+
+def foreign_family(checkpoint: Checkpoint) -> str | None:
+    """The family of a checkpoint that only transformers can run, if it is installed; else None."""
+    kind = checkpoint.config.get("model_type")
+    if not isinstance(kind, str) or kind in MODEL_TYPES or find_spec("transformers") is None:
+        return None
+    return kind
 
 
 def _tokenizer(checkpoint: Checkpoint, found: Resolved) -> Tokenizer:
