@@ -11,7 +11,7 @@ import typer
 from attncli.cli import answer, picture, request
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
 from attncli.cli.output import Environment
-from attncli.cli.sides import ShapeOptions, Side, SideOptions, sides
+from attncli.cli.sides import ShapeOptions, Side, SideOptions, sides, sorted_out
 from attncli.errors import AttnError, InputError, UsageError
 
 
@@ -20,7 +20,9 @@ def compare(
     asked: SideOptions,
     shape: ShapeOptions,
     output: OutputOptions,
-    texts: Annotated[list[str] | None, typer.Argument(help="One text, two texts, or two saved runs (.json).", show_default=False)] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="One text or two; weight files; checkpoint folders; saved runs (.json).", show_default=False)
+    ] = None,
     tokenizer: Annotated[str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT)] = None,
     fail_above: Annotated[
         float | None, option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X")
@@ -31,6 +33,8 @@ def compare(
     attn compare "she ate apples" "he ate apples"
 
     attn compare "humpty dumpty sat on" --mask none --mask window:2 --mask lsh:4
+
+    attn compare before.safetensors after.safetensors "humpty dumpty sat on"
 
     attn compare before.json after.json --fail-above 1e-6
     """
@@ -88,9 +92,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _sides(
     environment: Environment, texts: list[str] | None, asked: SideOptions, shape: ShapeOptions, tokenizer: str | None, output: OutputOptions
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if texts is not None and len(texts) > 2:
-        raise UsageError(f"{len(texts)} texts are given", expected="one or two")
-    asked_texts: list[str | None] = [*texts] if texts else [None]
+    told, asked = sorted_out(texts or (), asked)
+    if len(told) > 2:
+        raise UsageError(f"{len(told)} texts are given", expected="one or two")
+    asked_texts: list[str | None] = [*told] if told else [None]
     found = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
     for side in sides(found, asked, shape):
         yield side.name, _run(environment, side, tokenizer, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +54,20 @@ class Side:
     model: ModelOptions
     attention: AttentionOptions
     compute: ComputeOptions
+
+
+WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
+
+
+def sorted_out(arguments: Sequence[str], asked: SideOptions) -> tuple[list[str], SideOptions]:
+    """The texts among the arguments, and the options with those that are weight files or checkpoint folders."""
+    paths = {text: Path(text) for text in arguments if len(text) < 1024 and "\0" not in text}
+    files = [path for text, path in paths.items() if text.endswith(WEIGHT_FILES) and path.is_file()]
+    folders = [text for text, path in paths.items() if path.is_dir() and (path / "config.json").is_file()]
+    texts = [text for text in arguments if text not in folders and Path(text) not in files]
+    weights = [*(asked.weights or ()), *files] or None
+    models = [*(asked.model or ()), *folders] or None
+    return texts, replace(asked, weights=weights, model=models)
 
 
 def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list[Side]:

@@ -30,14 +30,21 @@ def ledger(
     block = table(columns, [*rows, *([total] if total else [])], view, align=align, title=title, note=note)
     if not view.color:
         return Lines(_ruled(block, view)) if total else block
-    lines = list(block.rows)
+    lines = list(tinted(block, len(rows), view, below=1 if total else 0).rows if bars else block.rows)
     first = len(lines) - len(rows) - (1 if total else 0)
     for at in ([first + strong] if strong is not None else []) + ([len(lines) - 1] if total else []):
         lines[at] = tuple((text, f"bold {style}".strip()) for text, style in lines[at])
-    for at in range(first, first + len(rows)) if bars else ():
-        lines[at] = (*lines[at][:-1], (lines[at][-1][0], "cyan"))
     styled = Lines(tuple(lines))
     return Lines(_ruled(styled, view)) if total else styled
+
+
+def tinted(block: Lines, rows: int, view: View, *, below: int = 0) -> Lines:
+    """A table whose last `rows` lines, but for `below` lines after them, end in a bar: the bars coloured."""
+    if not view.color:
+        return block
+    first, last = len(block.rows) - rows - below, len(block.rows) - below
+    barred = ((*row[:-1], (row[-1][0], "cyan")) for row in block.rows[first:last])
+    return Lines((*block.rows[:first], *barred, *block.rows[last:]))
 
 
 def _ruled(block: Lines, view: View) -> tuple[tuple[tuple[str, str], ...], ...]:

@@ -82,6 +82,7 @@ def test_weight_files_compare(tmp_path: Path) -> None:
         assert ask("weights", "init", path, "--seed", seed).code == 0
     document = ask("compare", TEXT, "--weights", paths[0], "--weights", paths[1], "--json").json
     assert document["differs"] == ["weights"]
+    assert ask("compare", *paths, TEXT, "--json").json == document
     assert ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json["summary"]["max_difference"] == 0
 
 

@@ -161,43 +161,34 @@ def _drawn(document: Document, view: View, most: int) -> list[Document]:
 
 
 def _maps(document: Document, view: View) -> Lines:
-    """A, B and the signed difference side by side."""
+    """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
     shown = _drawn(document, view, MAPPED)
-    blocks = [heading("maps", "rows: queries, columns: keys; difference B − A", view)]
+    weights = [as_matrix(head[key]) for head in shown for key in ("weights_a", "weights_b")]
+    most = max((float(np.nanmax(values)) for values in weights if np.isfinite(values).any()), default=1.0)
+    far = max(abs(head["max_difference"]["value"]) for head in shown) or 1.0
+    slot = max((view.width - 6) // 3, 8)
+    blocks = []
     for head in shown:
-        pair = _pair(head, view)
-        slot = max((view.width - 6) // 3, 8)
-        size = max(len(head["weights_a"]), 1)
-        wide = min(2 * size, slot)
+        size = len(head["weights_a"])
+        named = f"A {_pair(head, view)}" if len(shown) > 1 else "A"
         drawn = [
             stack(
                 (
                     line((cut(name, slot, ascii=view.ascii), "bold")),
-                    heatmap(head[key], view, max_width=wide, max_height=size, scale=scale, low=low, high=high),
+                    heatmap(head[key], view, max_width=min(2 * size, slot), max_height=size, scale=scale, low=low, high=high),
                 )
             )
             for name, key, scale, low, high in (
-                (f"A {pair}" if len(shown) > 1 else "A", "weights_a", "", 0.0, _most(head)),
-                ("B", "weights_b", "", 0.0, _most(head)),
-                ("B - A" if view.ascii else "B − A", "difference", "signed", *_ends(head)),
+                (named, "weights_a", "", 0.0, most),
+                ("B", "weights_b", "", 0.0, most),
+                (spell("B − A", ascii=view.ascii), "difference", "signed", -far, far),
             )
         ]
         blocks.append(beside(drawn, width=view.width))
-    signed = legend(view, *_ends(max(shown, key=lambda head: _ends(head)[1])), scale="signed")
     left = len(document["heads"]) - len(shown)
-    told = f"{left} other pairs not drawn; --full draws all" if left else ""
-    return stack((*blocks, signed, remark(told, view)))
-
-
-def _most(head: Document) -> float:
-    """The largest weight of either side."""
-    found = [as_matrix(head[key]) for key in ("weights_a", "weights_b")]
-    return max((float(np.nanmax(values)) for values in found if np.isfinite(values).any()), default=1.0)
-
-
-def _ends(head: Document) -> tuple[float, float]:
-    most = abs(head["max_difference"]["value"]) or 1.0
-    return -most, most
+    told = f"{counted(left, 'other pair')} not drawn; --full draws all" if left else ""
+    scales = stack((legend(view, 0.0, most), legend(view, -far, far, scale="signed"), remark(told, view)))
+    return stack((heading("maps", "rows: queries, columns: keys; difference B − A", view), spaced((*blocks, scales))))
 
 
 def _tables(document: Document, view: View) -> Lines:

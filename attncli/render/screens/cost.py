@@ -7,6 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
+from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import bar
 from attncli.render.phrases import say
@@ -191,7 +192,7 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
         title=say(view, "cost.measured"),
         note=say(view, "cost.measured.note"),
     )
-    return stack((body, remark(say(view, "cost.measured.says"), view)))
+    return stack((tinted(body, len(rows), view), remark(say(view, "cost.measured.says"), view)))
 
 
 def _count(value: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
+from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import bar, links
 from attncli.render.maps import Map, side_by_side
@@ -108,9 +109,8 @@ def _alignment(document: Document, heads: int, view: View) -> Lines:
             ]
         )
     note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}"
-    return table(
-        ["query", "", "best key", "weight", ""], rows, view, align=["left", "left", "left", "right", "left"], title="alignment", note=note
-    )
+    align = ["left", "left", "left", "right", "left"]
+    return tinted(table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note), len(rows), view)
 
 
 def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], keys: list[str], view: View) -> Lines:

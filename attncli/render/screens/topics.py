@@ -9,7 +9,7 @@ from typing import Any
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.ledger import ledger
+from attncli.render.ledger import ledger, tinted
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.links import bar
 from attncli.render.matrix import matrix
@@ -91,7 +91,7 @@ def scaling_screen(document: Document, view: View) -> Lines:
     peaked = document["softmax"][0]["gradient"] < document["softmax"][1]["gradient"]
     said = say(view, "scaling.saturates" if peaked else "scaling.small")
     claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
-    return spaced((claim, variance, stack((softmax, remark(said, view)))))
+    return spaced((claim, variance, stack((tinted(softmax, len(shown), view), remark(said, view)))))
 
 
 def _scaled(name: str, document: Document, view: View, what: str) -> str:
