@@ -17,7 +17,7 @@ from attncli.attention.attend import Rule, attend
 from attncli.attention.hashing import bind
 from attncli.attention.mask import Everywhere, Mask, both, shows_all
 from attncli.attention.mask_spec import spec_text
-from attncli.attention.trace import SQUARE, AttentionTrace, shapes_of
+from attncli.attention.trace import SQUARE, AttentionTrace, Shape, shapes_of
 from attncli.errors import InputError, UsageError
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
@@ -148,13 +148,17 @@ def tensors_document(
             "scale": arrays.rule.scale, "softcap": arrays.rule.softcap, "mask": spec_text(mask), "position": "none",
             "backend": backend.name, "dtype": backend.dtype,
         },
-        "shapes": [{"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": "given" if row.step in ROLES else row.formula}
-                   for row in shapes],
+        "shapes": [_shape(row) for row in shapes],
         "batch": batch,
         "links": sorted(links, key=lambda link: (-link["weight"], link["index"], link["head"], link["query"], link["key"]))[:top],
         "empty_rows": empties,
         "warnings": [],
     }  # fmt: skip
+
+
+def _shape(row: Shape) -> Document:
+    formula = "given" if row.step in ROLES else row.formula
+    return {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": formula}
 
 
 def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:

@@ -136,9 +136,14 @@ def _words(tokenizer: str, text: str) -> list[str]:
     return list(dict.fromkeys(token.text for token in tokenizer_named(tokenizer).encode(text)))
 
 
-app = command_app(init, show, convert, help="""Write, list and convert weight files.
+app = command_app(
+    init,
+    show,
+    convert,
+    help="""Write, list and convert weight files.
 
     attn weights init weights.safetensors --num-heads 4
 
     attn weights show sample_inputs/mha.safetensors
-    """)
+    """,
+)

@@ -17,7 +17,8 @@ LOADED = """
 import json, sys
 from attncli.cli import main
 code = main(sys.argv[1:])
-print(json.dumps([code, sorted(name for name in ("torch", "numpy", "rich.console", "tokenizers", "transformers") if name in sys.modules)]), file=sys.stderr)
+heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers")
+print(json.dumps([code, sorted(name for name in heavy if name in sys.modules)]), file=sys.stderr)
 """
 
 

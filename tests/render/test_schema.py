@@ -25,7 +25,8 @@ DOCUMENTS = {
             "d_model": 4, "heads": 1, "kv_heads": 1, "d_k": 4, "d_v": 4, "bias": False, "output_projection": False, "layer_norm": False,
         },
         "tensors": [{
-            "name": "q.weight", "dtype": "float32", "shape": [4, 4], "bytes": 64, "role": "q.weight", "min": -1, "mean": 0, "max": 1, "std": 0.5,
+            "name": "q.weight", "dtype": "float32", "shape": [4, 4], "bytes": 64, "role": "q.weight",
+            "min": -1, "mean": 0, "max": 1, "std": 0.5,
         }],
     },
     "attn.tensors/1": {

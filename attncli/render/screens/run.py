@@ -192,7 +192,12 @@ def _only_head_is_output(document: Document) -> bool:
 
 
 def _same(heads: Sequence[Document], output: Any) -> bool:
-    return len(heads) == 1 and output is not None and "output" in heads[0] and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
+    return (
+        len(heads) == 1
+        and output is not None
+        and "output" in heads[0]
+        and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
+    )
 
 
 def _heads(document: Document) -> list[tuple[int, Document]]:
