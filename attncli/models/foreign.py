@@ -33,8 +33,8 @@ PROBE = 7
 """Tokens of the run that finds out heads, scales and masks."""
 
 WARNING = (
-    "run through transformers: its model makes queries, keys, values, masks and positions, attn computes attention; "
-    "masks and positions are as that model applies them, whatever the header says"
+    "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
+    "also where only a part of them, or none, is named here"
 )
 
 
