@@ -21,9 +21,14 @@ def compare(
     shape: ShapeOptions,
     output: OutputOptions,
     texts: Annotated[
-        list[str] | None, typer.Argument(help="One text or two; weight files; checkpoint folders; saved runs (.json).", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="One text or two; weight files; checkpoint folders; saved runs (.json).", show_default=False, metavar="[TEXT|FILE]..."
+        ),
     ] = None,
-    tokenizer: Annotated[str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT)] = None,
+    tokenizer: Annotated[
+        str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH")
+    ] = None,
     fail_above: Annotated[
         float | None, option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X")
     ] = None,

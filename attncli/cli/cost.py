@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
-    n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
-    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL)] = None,
-    num_heads: Annotated[int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL)] = None,
-    window: Annotated[int, option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION)] = 128,
-    chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
-    rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
+    n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION, metavar="N")] = 1000,
+    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL, metavar="N")] = None,
+    num_heads: Annotated[int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL, metavar="N")] = None,
+    window: Annotated[
+        int, option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W")
+    ] = 128,
+    chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION, metavar="N")] = 64,
+    rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION, metavar="N")] = 1,
     mask: Annotated[
         list[str] | None, option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE")
     ] = None,
-    rows: Annotated[int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE)] = 128,
-    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE)] = "float32",
+    rows: Annotated[int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, metavar="N")] = 128,
+    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="NAME")] = "float32",
     model: Annotated[str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None,
     measure: Annotated[bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)] = False,
     lang: LangOption = "en",

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 def cross(
     ctx: typer.Context,
-    query_text: Annotated[str, typer.Argument(help="The text that asks; - for standard input.", show_default=False)],
-    key_text: Annotated[str, typer.Argument(help="The text that is looked at; - for standard input.", show_default=False)],
+    query_text: Annotated[str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")],
+    key_text: Annotated[
+        str, typer.Argument(help="The text that is looked at; - for standard input.", show_default=False, metavar="KEY_TEXT")
+    ],
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
@@ -38,7 +40,9 @@ def cross(
     value_text: Annotated[
         str | None, option("--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT")
     ] = None,
-    tokenizer: Annotated[str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT)] = None,
+    tokenizer: Annotated[
+        str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH")
+    ] = None,
     all_links: Annotated[bool, option("--all-links", help="Also links to special tokens.", panel=OUTPUT)] = False,
 ) -> None:
     """Cross-attention: the tokens of one text look at those of another.

@@ -22,7 +22,12 @@ def text(
     output: ExplainOutput,
     query: Annotated[
         str | None,
-        option("--query", help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]", panel=OUTPUT),
+        option(
+            "--query",
+            help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]",
+            panel=OUTPUT,
+            metavar="TOK",
+        ),
     ] = None,
     lang: LangOption = "en",
 ) -> None:

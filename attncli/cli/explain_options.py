@@ -11,14 +11,14 @@ from attncli.errors import UsageError
 DIGITS = 4
 """Digits after the point: with two, no step could be followed."""
 
-LangOption = Annotated[str, option("--lang", help="Language of the explanations: en or zh.", panel=OUTPUT)]
+LangOption = Annotated[str, option("--lang", help="Language of the explanations: en or zh.", panel=OUTPUT, metavar="en|zh")]
 
 
 @dataclass(frozen=True)
 class ExplainOutput(OutputOptions):
     """The output options, with more digits."""
 
-    precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT)] = DIGITS
+    precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT, metavar="N")] = DIGITS
 
 
 def language(lang: str, output: OutputOptions) -> str:

@@ -24,8 +24,10 @@ POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 def softmax(
     ctx: typer.Context,
     output: ExplainOutput,
-    numbers: Annotated[list[str] | None, typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False)] = None,
-    temperature: Annotated[float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL)] = 1.0,
+    numbers: Annotated[
+        list[str] | None, typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]...")
+    ] = None,
+    temperature: Annotated[float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL, metavar="T")] = 1.0,
     lang: LangOption = "en",
 ) -> None:
     """Softmax of given numbers, worked through.
@@ -42,11 +44,13 @@ def softmax(
 def scaling(
     ctx: typer.Context,
     output: ExplainOutput,
-    d_k: Annotated[int, option("--d-k", help="Width of the queries and keys.", panel=MODEL)] = 64,
-    d_model: Annotated[int | None, option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL)] = None,
-    samples: Annotated[int, option("--samples", help="Independent pairs of q and k.", panel=MODEL)] = 4096,
-    keys: Annotated[int, option("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
-    seed: Annotated[int, option("--seed", help="Seed of the random vectors.", panel=MODEL)] = 0,
+    d_k: Annotated[int, option("--d-k", help="Width of the queries and keys.", panel=MODEL, metavar="N")] = 64,
+    d_model: Annotated[
+        int | None, option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL, metavar="N")
+    ] = None,
+    samples: Annotated[int, option("--samples", help="Independent pairs of q and k.", panel=MODEL, metavar="N")] = 4096,
+    keys: Annotated[int, option("--keys", help="Keys that the softmax runs over.", panel=MODEL, metavar="N")] = 10,
+    seed: Annotated[int, option("--seed", help="Seed of the random vectors.", panel=MODEL, metavar="INT")] = 0,
     lang: LangOption = "en",
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
@@ -93,7 +97,9 @@ def order(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: ExplainOutput,
-    other: Annotated[str | None, typer.Argument(help="The same tokens in another order. [default: reversed]", show_default=False)] = None,
+    other: Annotated[
+        str | None, typer.Argument(help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]")
+    ] = None,
     lang: LangOption = "en",
 ) -> None:
     """Whether attention sees the order of the tokens: without positions it does not.
@@ -133,7 +139,7 @@ def _seeded(asked: ModelOptions, first: Model) -> ModelOptions:
 def metric(
     ctx: typer.Context,
     output: ExplainOutput,
-    name: Annotated[str | None, typer.Argument(help="The metric; none lists them.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")] = None,
     lang: LangOption = "en",
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.

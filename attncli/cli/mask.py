@@ -36,16 +36,19 @@ HEADS = 8
 def mask(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
-    spec: Annotated[list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False)] = None,
+    spec: Annotated[
+        list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False, metavar="[SPEC|FILE]...")
+    ] = None,
     n: Annotated[
-        int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION)
+        int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION, metavar="N")
     ] = None,
     bias: Annotated[
-        str | None, option("--bias", help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.", panel=ATTENTION)
+        str | None,
+        option("--bias", help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.", panel=ATTENTION, metavar="NAME"),
     ] = None,
-    num_heads: Annotated[int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION)] = HEADS,
-    head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION)] = 0,
-    seed: Annotated[int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION)] = 0,
+    num_heads: Annotated[int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, metavar="N")] = HEADS,
+    head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H")] = 0,
+    seed: Annotated[int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION, metavar="INT")] = 0,
     model: Annotated[
         str | None, option("--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR")
     ] = None,
