@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ import numpy as np
 from attncli.inputs.positioned import PositionedFile
 
 Array = np.ndarray[Any, Any]
-PIECE = 4 * 2**20
-DEPTH = 16
+PIECE = 2**20
+DEPTH = 64
 """Pieces read before they are taken: 64 MiB in all."""
 WORTH_A_THREAD = 64 * 2**20
 """Fewer bytes than this are read faster without handing them from thread to thread."""
@@ -36,9 +36,9 @@ class ReadAhead:
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]
         self._ready: SimpleQueue[Array | BaseException] = SimpleQueue()
-        self._free: SimpleQueue[Array | None] = SimpleQueue()
-        for _ in range(DEPTH):
-            self._free.put(np.empty(PIECE, np.uint8))
+        self._free: list[Array] = []
+        self._room = Semaphore(DEPTH)
+        self._stopped = False
         # a daemon, so that a run that ends early does not wait for bytes that nobody wants
         self._thread = Thread(target=self._read, args=(tuple(self._left),), name="attn-read-ahead", daemon=True)
         self._thread.start()
@@ -58,24 +58,26 @@ class ReadAhead:
                 case piece:
                     count = min(PIECE, stretch.stop - taken)
                     yield piece[:count]
-                    self._free.put(piece)
+                    self._free.append(piece)
+                    self._room.release()
                     taken += count
 
     def close(self) -> None:
         """Stop reading and wait for the thread."""
-        self._free.put(None)
+        self._stopped = True
         self._left.clear()
-        while self._thread.is_alive():
-            self._thread.join(0.01)
-            self._free.put(None)
+        self._room.release()
+        self._thread.join()
 
     def _read(self, stretches: Sequence[Stretch]) -> None:
         try:
             for stretch in stretches:
                 for start in range(stretch.start, stretch.stop, PIECE):
-                    piece = self._free.get()
-                    if piece is None:
+                    self._room.acquire()
+                    if self._stopped:
                         return
+                    # the piece given back last is still in the processor's cache
+                    piece = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
                     stretch.file.fill(piece[: min(PIECE, stretch.stop - start)].data, start, f"tensor {stretch.tensor!r}")
                     self._ready.put(piece)
         except BaseException as error:  # told to whoever takes the next piece
