@@ -1,0 +1,96 @@
+"""What a run reads of a checkpoint: the rows and layers it needs, once, and nothing else."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from asking import ask
+
+from attncli.inputs import checkpoint as reading
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.models.aliases import ALIASES
+from attncli.models.estimate import estimate, stored_sizes
+from attncli.models.families import MODEL_TYPES
+from attncli.models.load import load
+
+WIDTH, INNER, LAYERS, VOCABULARY, IDS = 24, 29, 3, 31, [3, 17, 3, 5]
+INSIDE = {
+    "input_layernorm": (WIDTH,), "mlp.down_proj": (WIDTH, INNER), "mlp.gate_proj": (INNER, WIDTH), "mlp.up_proj": (INNER, WIDTH),
+    "post_attention_layernorm": (WIDTH,), "self_attn.k_proj": (8, WIDTH), "self_attn.o_proj": (WIDTH, WIDTH),
+    "self_attn.q_proj": (WIDTH, WIDTH), "self_attn.v_proj": (8, WIDTH),
+}  # fmt: skip
+LAYER_BYTES = sum(int(np.prod(shape)) for shape in INSIDE.values()) * 2
+ROWS_BYTES = len(set(IDS)) * WIDTH * 2
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    """A small Llama in bfloat16, one shard per layer."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    random = np.random.default_rng(3)
+    config = {
+        "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": 6, "num_hidden_layers": LAYERS,
+        "num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+        "tie_word_embeddings": True, "hidden_act": "silu",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    places = {}
+    for layer in range(LAYERS):
+        shapes = {f"model.layers.{layer}.{name}.weight": shape for name, shape in INSIDE.items()}
+        if layer == 0:
+            shapes |= {"model.embed_tokens.weight": (VOCABULARY, WIDTH), "model.norm.weight": (WIDTH,)}
+        file = f"model-{layer + 1:05}-of-{LAYERS:05}.safetensors"
+        safetensors.numpy.save_file(
+            {name: (random.standard_normal(shape) * 0.3).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()}, tmp_path / file
+        )
+        places |= dict.fromkeys(shapes, file)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize(("layers", "last"), [([0], 0), ([1], 1), ([2, 0], 2), (None, 2)])
+def test_rows_and_layers_that_are_needed_are_read_once(llama: Path, layers: list[int] | None, last: int, backend: str) -> None:
+    model = load(llama, backend=backend)
+    assert model.store.bytes_read() == 0
+    for _ in model.trace(model.tokenizer.ids_to_tokens(IDS), layers=layers):
+        pass
+    assert model.store.bytes_read() == ROWS_BYTES + (last + 1) * LAYER_BYTES
+
+
+def test_nothing_of_a_later_layer_is_touched(llama: Path) -> None:
+    shard = llama / f"model-{LAYERS:05}-of-{LAYERS:05}.safetensors"
+    content = bytearray(shard.read_bytes())
+    content[-LAYER_BYTES:] = b"\xff" * LAYER_BYTES  # NaN, which reading refuses
+    shard.write_bytes(content)
+    ids = " ".join(map(str, IDS))
+    assert ask("run", "--model", str(llama), "--ids", ids, "--layer", "1", "--json").code == 0
+    found = ask("run", "--model", str(llama), "--ids", ids, "--json")
+    assert found.code == 3
+    assert "not finite" in found.err
+
+
+def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = " ".join(map(str, IDS))
+    plain = ask("run", "--model", str(llama), "--ids", ids, "--json")
+    monkeypatch.setattr(reading, "WORTH_A_THREAD", 1)
+    ahead = ask("run", "--model", str(llama), "--ids", ids, "--json")
+    assert ahead.out == plain.out
+    assert plain.json["resources"]["bytes_read"] == ROWS_BYTES + LAYERS * LAYER_BYTES
+
+
+def test_the_estimate_is_what_is_read(llama: Path) -> None:
+    model = load(llama)
+    with Checkpoint.open(llama) as checkpoint:
+        stored = stored_sizes(checkpoint.names(), model.store.binding)  # type: ignore[attr-defined]
+    for layers in (None, [0], [1]):
+        different = list(dict.fromkeys(IDS))
+        before = model.store.bytes_read()
+        list(model.trace(model.tokenizer.ids_to_tokens(different), layers=layers))
+        assert estimate(model.spec, len(different), stored=stored, layers=layers).bytes_read == model.store.bytes_read() - before
+
+
+def test_every_alias_is_of_a_family_that_runs() -> None:
+    assert {alias.family for alias in ALIASES.values()} <= set(MODEL_TYPES)
