@@ -19,7 +19,7 @@ def misuse(error: TyperException) -> UsageError:
     if name is None or context is None:
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     known = [spelling for parameter in context.command.get_params(context) for spelling in parameter.opts if spelling.startswith("--")]
-    close = get_close_matches(name, known, 1, 0.7)
+    close = get_close_matches(name, known, 1, 0.75)
     hint = f"did you mean {close[0]}?" if close else f"{path} --help"
     if context.parent is None and not close:
         return UsageError(f"attn itself has no option {name}", expected=f"options after the command: attn run TEXT {name}", hint=hint)

@@ -13,7 +13,9 @@ from attncli.errors import UsageError
 
 def schema(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False, metavar="NAME")
+    ] = None,
 ) -> None:
     """JSON Schema of every document that attn emits.
 

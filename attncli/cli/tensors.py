@@ -17,17 +17,25 @@ def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("svg")],
-    file: Annotated[Path, typer.Argument(help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False)],
-    layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL)] = None,
+    file: Annotated[
+        Path, typer.Argument(help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False, metavar="FILE")
+    ],
+    layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L")] = None,
     head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")] = None,
     mask: Annotated[
         list[str] | None, option("--mask", help="As for run; repeat to intersect.", panel=ATTENTION, metavar="SPEC|FILE")
     ] = None,
-    scale: Annotated[str | None, option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION)] = None,
-    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: c·tanh(x/c).", panel=ATTENTION)] = None,
-    offset: Annotated[int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION)] = 0,
-    key_lengths: Annotated[str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION)] = None,
-    softmax_dtype: Annotated[str | None, option("--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION)] = None,
+    scale: Annotated[
+        str | None, option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION, metavar="SCALE")
+    ] = None,
+    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X")] = None,
+    offset: Annotated[int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, metavar="N")] = 0,
+    key_lengths: Annotated[
+        str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")
+    ] = None,
+    softmax_dtype: Annotated[
+        str | None, option("--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION, metavar="TYPE")
+    ] = None,
     stages: Annotated[str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")] = None,
 ) -> None:
     """Attention over q, k, v arrays from a file, with every option of the core.

@@ -16,15 +16,16 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
 
-File = Annotated[Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False)]
-Written = Annotated[Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False)]
-Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL)]
+File = Annotated[Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE")]
+Written = Annotated[Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW")]
+Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")]
 Prefix = Annotated[str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")]
 LayoutName = Annotated[
     str, option("--layout", help="canonical, torch, single, heads, matrices or fused.", panel=MODEL, metavar="NAME")
 ]  # fmt: skip
 Orientation = Annotated[
-    str | None, option("--orientation", help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).", panel=MODEL)
+    str | None,
+    option("--orientation", help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).", panel=MODEL, metavar="in-out|out-in"),
 ]
 
 
@@ -33,10 +34,10 @@ def init(
     output: TableOutput,
     file: Written,
     seed: Annotated[str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")] = "0",
-    d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL)] = 64,
-    num_heads: Annotated[int, option("--num-heads", "-n", help="Number of heads.", panel=MODEL)] = 1,
-    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)] = None,
-    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)] = None,
+    d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL, metavar="N")] = 64,
+    num_heads: Annotated[int, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")] = 1,
+    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, metavar="N")] = None,
+    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, metavar="N")] = None,
     bias: Annotated[bool, option("--bias/--no-bias", help="Biases on the projections.", panel=MODEL)] = False,
     output_projection: Annotated[
         bool | None,
