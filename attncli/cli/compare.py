@@ -11,7 +11,7 @@ import typer
 from attncli.cli import answer, picture, request
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
 from attncli.cli.output import Environment
-from attncli.cli.sides import ShapeOptions, Side, SideOptions, sides, sorted_out
+from attncli.cli.sides import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
 from attncli.errors import AttnError, InputError, UsageError
 
 
@@ -71,7 +71,7 @@ def compare(
 
 def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] | None:
     """The saved runs, if all texts name such files; None otherwise."""
-    if not texts or len(texts) < 2 or not all(text.endswith(".json") for text in texts) or not any(Path(text).exists() for text in texts):
+    if not texts or len(texts) < 2 or not all(text.endswith(".json") for text in texts) or not any(map(is_there, texts)):
         return None
     return ((text, _read(Path(text))) for text in texts)
 

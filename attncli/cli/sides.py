@@ -69,13 +69,20 @@ WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 def sorted_out(arguments: Sequence[str], asked: SideOptions) -> tuple[list[str], SideOptions]:
     """The texts among the arguments, and the options with those that are weight files or checkpoint folders."""
-    paths = {text: Path(text) for text in arguments if len(text) < 1024 and "\0" not in text}
-    files = [path for text, path in paths.items() if text.endswith(WEIGHT_FILES) and path.is_file()]
-    folders = [text for text, path in paths.items() if path.is_dir() and (path / "config.json").is_file()]
-    texts = [text for text in arguments if text not in folders and Path(text) not in files]
-    weights = [*(asked.weights or ()), *files] or None
+    files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
+    folders = [text for text in arguments if is_there(f"{text}/config.json")]
+    texts = [text for text in arguments if text not in (*files, *folders)]
+    weights = [*(asked.weights or ()), *map(Path, files)] or None
     models = [*(asked.model or ()), *folders] or None
     return texts, replace(asked, weights=weights, model=models)
+
+
+def is_there(name: str) -> bool:
+    """Whether this is a file; a text may be no possible name at all."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list[Side]:

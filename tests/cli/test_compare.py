@@ -106,6 +106,11 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
     assert answer.err.startswith("error: ")
 
 
+def test_a_text_may_be_no_possible_file_name() -> None:
+    for text in ("x" * 5000 + " y", "\x00 a y", "\ud800 y", "y.json"):
+        assert ask("compare", text, f"y {text}", "--json").code == 0
+
+
 @pytest.mark.parametrize("held", ["", "[1]", '{"schema": "attn.heads/1"}', '{"schema": "attn.run/1"}', "{"])
 def test_files_that_are_no_runs_are_refused(held: str, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
