@@ -240,6 +240,7 @@ class Spec:
     max_positions: the longest text that the position table allows; None if unlimited.
     head: None for a model that predicts no next token. decoder: the other side of an
     encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
+    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
     """
 
     family: str
@@ -252,3 +253,4 @@ class Spec:
     head: Head | None = None
     decoder: Spec | None = None
     start: int | None = None
+    biases: tuple[str, ...] = ()

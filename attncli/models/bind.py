@@ -119,7 +119,6 @@ class _Binder:
         for index, block in enumerate(self.spec.blocks):
             bound = self._side(layer_roles(self.spec, block), self.names.inside, self.names.layer.format(layer=index))
             layers.append(tuple(sorted(bound, key=lambda one: self._place(one.tensors[0]))))
-        self._alike(layers)
         return Binding(outer, tuple(layers))
 
     def _place(self, name: str) -> tuple[str, int]:
@@ -166,7 +165,7 @@ class _Binder:
         return min(role.shape[0] for role in roles) // attention.head_dim
 
     def _found(self, name: str, suffix: str, role: Role) -> str | None:
-        """The name under which a tensor is stored; None for a bias that is not there."""
+        """The name under which a tensor is stored; None for an output head that is not there."""
         spelled = [one + suffix_told for one in name.split("|") for suffix_told in SPELLINGS[suffix]]
         for tensor in (*(self.prefix + one for one in spelled), *spelled):
             if tensor in self.tensors:
@@ -199,15 +198,3 @@ class _Binder:
                 )
             self.claimed.add(tensor)
         return bound
-
-    def _alike(self, layers: Sequence[tuple[Bound, ...]]) -> None:
-        """A bias that some layers have must not be missing in another: that would be a different model."""
-        having: dict[str, list[int]] = {}
-        for index, layer in enumerate(layers):
-            for role in (role for bound in layer for role in bound.roles):
-                having.setdefault(role.name, []).append(index)
-        for name, there in having.items():
-            weight = name.removesuffix(".bias") + ".weight"
-            missing = set(having.get(weight, ())) - set(there) if name.endswith(".bias") else set()
-            if missing:
-                raise InputError(f"layer {min(missing)} has no {name}, layer {there[0]} has", where=self.where, expected="both or none")

@@ -123,9 +123,27 @@ def test_gamma_and_beta_are_weight_and_bias(changed: Callable, folder_of: Callab
     assert same(changed("bert", renamed), folder_of("bert"))
 
 
-def test_a_bias_missing_in_one_layer_is_a_different_model(changed: Callable) -> None:
-    with pytest.raises(InputError, match=r"layer 1 has no attn\.q\.bias, layer 0 has"):
-        attncli.load(changed("bert", without("encoder.layer.1.attention.self.query.bias")))
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("bert", ["encoder.layer.1.attention.self.query.bias"]),
+        ("bert", ["encoder.layer.0.attention.self.query.bias", "encoder.layer.1.attention.self.query.bias"]),
+        ("bert", ["embeddings.LayerNorm.bias"]),
+        ("gpt2", ["ln_f.bias"]),
+        ("qwen2", [f"layers.{layer}.self_attn.v_proj.bias" for layer in range(3)]),
+        ("olmo2", [f"layers.{layer}.self_attn.o_proj.bias" for layer in range(3)]),
+        ("bart", ["model.decoder.layers.2.encoder_attn.k_proj.bias"]),
+    ],
+)
+def test_a_missing_bias_is_a_different_model(changed: Callable, name: str, gone: list[str]) -> None:
+    with pytest.raises(InputError, match="is missing") as error:
+        attncli.load(changed(name, without(*gone)))
+    assert gone[0] in error.value.what
+
+
+def test_a_bias_that_the_config_denies_is_refused(changed: Callable) -> None:
+    with pytest.raises(InputError, match=r"_proj\.bias' and 11 more would play no part"):
+        attncli.load(changed("olmo2", attention_bias=False))
 
 
 def test_a_head_that_is_not_there_is_told_when_it_is_wanted(changed: Callable) -> None:

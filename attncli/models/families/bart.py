@@ -92,6 +92,7 @@ def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embeddin
         * config.whole("encoder_layers", most=MOST_LAYERS),
         embedding=embedding,
         max_positions=config.whole("max_position_embeddings", default=1024),
+        biases=("*",),
     )
     block = Block(
         replace(attention("decoder"), mask=Causal()),

@@ -55,6 +55,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
         embedding=Embedding(positions="learned", types=config.whole("type_vocab_size", default=2), norm=norm),
         max_positions=config.whole("max_position_embeddings", default=512),
+        biases=("*",),
     )
 
 

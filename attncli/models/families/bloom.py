@@ -49,6 +49,7 @@ def spec(config: Config) -> Spec:
         embedding=Embedding(norm=norm),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("*",),
     )
 
 

@@ -47,6 +47,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("n_layers", "num_hidden_layers", most=MOST_LAYERS),
         embedding=Embedding(positions="learned", norm=norm),
         max_positions=config.whole("max_position_embeddings", default=512),
+        biases=("*",),
     )
 
 

@@ -44,7 +44,7 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     two = config.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm} if two or not parallel else {"attn.in": norm}
-    config.flag("bias", default=False)  # a bias is there where its tensor is
+    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
     block = Block(
         Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=rope(config, dim)),
         Mlp(config.whole("ffn_hidden_size", default=4 * width), config.choice("activation", among=ACTIVATIONS, default="gelu")),
@@ -59,6 +59,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("num_hidden_layers", "n_layer", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("attn.in", "mlp.in", "final", *linears),
     )
 
 

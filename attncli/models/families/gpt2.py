@@ -58,6 +58,7 @@ def spec(config: Config) -> Spec:
         final_norm=norm,
         max_positions=config.whole("n_positions", "max_position_embeddings", default=1024),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("*",),
     )
 
 

@@ -54,6 +54,7 @@ def spec(config: Config) -> Spec:
         final_norm=norm,
         max_positions=config.whole("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("attn.in", "attn.o", "mlp.*", "final"),
     )
 
 

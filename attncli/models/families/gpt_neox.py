@@ -34,7 +34,6 @@ def spec(config: Config) -> Spec:
     position = rope(
         config, dim, theta=("rotary_emb_base", "rope_theta"), partial=("rotary_pct", "partial_rotary_factor"), default_partial=0.25
     )
-    config.flag("attention_bias", default=True)  # a bias is there where its tensor is
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
@@ -48,6 +47,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
+        biases=("attn.in", "mlp.*", "final", *(("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ())),
     )
 
 

@@ -54,6 +54,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("n_layer", "num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
+        biases=("attn.in", "mlp.*", "final"),
     )
 
 

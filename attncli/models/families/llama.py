@@ -29,6 +29,8 @@ NAMES = Names(
     ignored=("lm_head.*", "score.*", "qa_outputs.*", "classifier.*"),
 )
 
+BIASES = {"attention_bias": "attn.[qkvo]", "mlp_bias": "mlp.[gud]*"}
+
 
 def spec(config: Config) -> Spec:
     """The Spec of a Llama."""
@@ -61,8 +63,6 @@ def attention(
     """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim."""
     heads = config.whole("num_attention_heads", most=2**16)
     dim = head_dim(config) if dim is None else dim
-    for told in ("attention_bias", "mlp_bias"):
-        config.flag(told, default=False)  # a bias is there where its tensor is
     return Attention(
         heads,
         config.whole("num_key_value_heads", default=heads, most=2**16),
@@ -119,9 +119,13 @@ def decoder(
     tied: bool = False,
     logit_scale: float = 1.0,
     logit_cap: float | None = None,
+    biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config means by silence."""
+    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config means by silence.
+    biases: None for what `attention_bias` and `mlp_bias` say.
+    """
     config.whole("max_position_embeddings", default=2048)
+    flagged = tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))
     return Spec(
         family=family,
         d_model=config.whole("hidden_size"),
@@ -130,6 +134,7 @@ def decoder(
         embedding=Embedding() if embedding is None else embedding,
         final_norm=rms(config) if final is None else final,
         head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
+        biases=flagged if biases is None else biases,
     )
 
 

@@ -25,6 +25,12 @@ NAMES = Names(
     ignored=("head.*", "decoder.*", "classifier.*"),
 )
 
+BIASES = {
+    "norm_bias": ("attn.in", "mlp.in", "embed.norm", "final"),
+    "attention_bias": ("attn.[qkvo]",),
+    "mlp_bias": ("mlp.gate", "mlp.up", "mlp.down"),
+}
+
 FIXED = {"position_embedding_type": Fixed("absolute", "positions are rotary whatever this key says")}
 
 
@@ -35,8 +41,6 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     norm = Norm("layer", config.number("norm_eps", default=1e-5))
     config.get("layer_norm_eps")  # a leftover in files; `norm_eps` counts
-    for told in ("norm_bias", "attention_bias", "mlp_bias"):
-        config.flag(told, default=False)  # a bias is there where its tensor is
     every = config.whole("global_attn_every_n_layers", default=3)
     count = config.whole("num_hidden_layers", most=MOST_LAYERS)
     reach = config.whole("local_attention", default=128) // 2
@@ -57,6 +61,7 @@ def spec(config: Config) -> Spec:
         blocks=tuple(blocks),
         embedding=Embedding(norm=norm),
         final_norm=norm,
+        biases=tuple(pattern for told, patterns in BIASES.items() if config.flag(told, default=False) for pattern in patterns),
     )
 
 

@@ -66,6 +66,7 @@ def spec(config: Config) -> Spec:
         final_norm=norm if before and not removed else None,
         max_positions=config.whole("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        biases=("attn.*", "mlp.*", "final"),
     )
 
 

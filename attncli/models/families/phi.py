@@ -33,7 +33,7 @@ def spec(config: Config) -> Spec:
         mlp=Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu_new")),
         parallel=True,
     )
-    return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm)
+    return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm, biases=("*",))
 
 
 FAMILY = Family("phi", spec, NAMES)

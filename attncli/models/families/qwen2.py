@@ -14,7 +14,8 @@ from attncli.models.rotary import rope
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen2."""
     position = rope(config, llama.head_dim(config))
-    return llama.decoder(config, "qwen2", [llama.block(config, position=position, mask=mask) for mask in masks(config)])
+    blocks = [llama.block(config, position=position, mask=mask) for mask in masks(config)]
+    return llama.decoder(config, "qwen2", blocks, biases=("attn.[qkv]",))
 
 
 def masks(config: Config) -> list[Mask]:

@@ -19,7 +19,7 @@ NAMES = llama.NAMES.with_roles(
 def spec(config: Config) -> Spec:
     """The Spec of a StableLM."""
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
-    config.flag("use_qkv_bias", default=False)  # a bias is there where its tensor is
+    biases = ("attn.in", "mlp.in", "final", *(("attn.[qkv]",) if config.flag("use_qkv_bias", default=False) else ()))
     parallel = config.flag("use_parallel_residual", default=False)
     norms: dict[Place, Norm] = {"attn.in": norm} if parallel else {"attn.in": norm, "mlp.in": norm}
     block = llama.block(
@@ -29,7 +29,7 @@ def spec(config: Config) -> Spec:
         norms=norms,
         parallel=parallel,
     )
-    return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm)
+    return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm, biases=biases)
 
 
 FAMILY = Family("stablelm", spec, NAMES)
