@@ -21,6 +21,8 @@ MAP = 64
 """Most rows and columns of a map; larger masks are pooled."""
 MOST_PAIRS = 5 * 10**8
 """Pairs that are looked at one by one; more would take minutes."""
+SAMPLED = 256
+"""Rows whose ranges are taken to stand for all."""
 CELLS = 2**22
 HASHED_WIDTH = 64
 """Width of the seeded random vectors that an `lsh` mask without a text is drawn for."""
@@ -48,27 +50,34 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     """Blocks of rows as (first row, low, high, booleans [row, low..high-1]); nothing outside low..high is visible.
 
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
-    not fit, LimitError for more than `MOST_PAIRS` candidate pairs.
+    not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
     """
     check_size(mask, queries, keys)
     backend = NumpyBackend("float64")
-    looked, start = 0, 0
+    _refuse_over(mask, queries, keys)
+    start = 0
     while start < queries:
         low, high = span(mask, start, start, keys)
         stop = min(start + max(CELLS // max(high - low, 1), 1), start + max(CELLS // keys, 1), queries)
         low, high = span(mask, start, stop - 1, keys)
-        looked += (stop - start) * (high - low)
-        if looked > MOST_PAIRS:
-            raise LimitError(
-                f"this mask has more than {MOST_PAIRS:,} pairs to look at for {queries} queries and {keys} keys",
-                expected="a smaller -n",
-                hint=f"attn cost -n {queries} counts pairs without looking at each",
-            )
         i, j = np.arange(start, stop)[:, None], np.arange(low, high)[None, :]
         found = visible(mask, i, j, keys=keys, backend=backend)
         found = found[0] if found.ndim > 2 else found
         yield start, low, high, np.broadcast_to(found, (stop - start, high - low))
         start = stop
+
+
+def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
+    """Raise LimitError if there are more than `MOST_PAIRS` pairs to look at, judged by the ranges of some rows."""
+    rows = range(0, queries, max(queries // SAMPLED, 1))
+    ranges = [span(mask, row, row, keys) for row in rows]
+    pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
+    if pairs > MOST_PAIRS:
+        raise LimitError(
+            f"this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, the limit is {MOST_PAIRS:,}",
+            expected="a smaller -n",
+            hint=f"attn cost -n {queries} counts pairs without looking at each",
+        )
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Count:
