@@ -148,6 +148,17 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
     return [{"layer": trace.layer, "head": heads[int(place)], "query": int(query)} for place, query in zip(*np.nonzero(found), strict=True)]
 
 
+def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
+    """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no mask's work."""
+    rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]), np.float64)).all(-1)
+    heads, queries = np.nonzero(~rows)
+    if not heads.size:
+        return []
+    count, several = len(set(queries.tolist())), len(set(heads.tolist()))
+    where = f"layer {trace.layer}: {count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads have no finite output"
+    return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
+
+
 def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Document:
     """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
     rows = token_rows(tokens)

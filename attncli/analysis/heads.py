@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.across import Across
-from attncli.analysis.document import Document, empty_rows, header, notes, token_rows
+from attncli.analysis.document import Document, empty_rows, header, notes, overflow, token_rows
 from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LEFT_OUT, Links
@@ -149,6 +149,7 @@ def heads_document(
 
     found: list[Document] = []
     empty: list[Document] = []
+    warnings: list[str] = notes(model)
     average: np.ndarray[Any, Any] | None = None
     keep = ("weights", "entropy") if rows is not None else ("masked", "weights")
     for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
@@ -165,6 +166,7 @@ def heads_document(
                 weights = left_out.without(weights, np.arange(len(shown)))
             average = weights.mean(0)
             moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
+        warnings += overflow(model.backend, trace)
         parts = now.parts(wanted, repeats)
         if rows is None and wanted.maps:
             for place, part in enumerate(parts):
@@ -174,7 +176,7 @@ def heads_document(
     if wanted.sort is not None:
         found.sort(key=lambda part: _order(part["sorted_by"], rising=wanted.rising))
     held = {"weights": average} if wanted.maps and average is not None else None
-    document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": notes(model), **_stated(model, wanted)}
+    document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": warnings, **_stated(model, wanted)}
     return document if across is None else document | across.parts(model, list(layers), wanted.heads)
 
 

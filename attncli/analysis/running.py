@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, shape_rows, token_rows
+from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows, token_rows
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
@@ -127,12 +127,14 @@ def run_document(
     shapes: list[Document] = [] if batched is None else batched.shapes
     layers: list[Document] = []
     empty: list[Document] = []
+    warnings: list[str] = notes(model)
     maps: list[Document] = []
     averages: list[np.ndarray[Any, Any]] = []
     for trace in traces:
         heads = list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
+        warnings += overflow(model.backend, trace)
         if see is not None:
             see(trace)
         if long is not None:
@@ -155,7 +157,7 @@ def run_document(
         document["average"] = np.mean(averages, 0)
     if learned and not wanted.all_links:
         document["links_leave_out"] = list(LEFT_OUT)
-    document |= {"empty_rows": empty, "warnings": notes(model)}
+    document |= {"empty_rows": empty, "warnings": warnings}
     return document
 
 

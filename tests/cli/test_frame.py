@@ -113,6 +113,16 @@ def test_parts_that_show_no_matrix_make_documents_without(tmp_path: Path) -> Non
     assert "weights" not in ask("heads", "a b", "--json", "--show", "header,metrics").json["heads"][0]
 
 
+def test_numbers_too_large_for_their_type_are_said_and_not_passed_off_as_masked() -> None:
+    for command in ("run", "heads"):
+        (said,) = ask(command, "a b", "--num-heads", "2", "--scale", "1e39", "--json").json["warnings"]
+        assert "2 of 2 queries in 2 of 2 heads" in said
+        assert "float32" in said
+        assert "float32" in ask(command, "a b", "--scale", "1e39").out
+        assert ask(command, "a b", "--scale", "1e39", "--dtype", "float64", "--json").json["warnings"] == []
+        assert ask(command, "a b", "--mask", "padding:2", "--json").json["warnings"] == []
+
+
 def test_token_ids_and_bytes_are_shown_as_what_they_are() -> None:
     tokens = ask("tokens", "计", "--tokenizer", "byte", "--json").json["tokens"]
     assert [token["bytes"] for token in tokens] == [[0xE8], [0xAE], [0xA1]]
