@@ -15,6 +15,7 @@ from attncli.analysis.counting import pairs_of
 from attncli.analysis.document import Document, model_part, position_name
 from attncli.attention.mask import Causal, Everywhere, Mask, Window
 from attncli.attention.mask_spec import spec_text
+from attncli.attention.reach import span
 from attncli.attention.spec import Attention
 from attncli.errors import UsageError
 from attncli.models.model import Model
@@ -69,8 +70,6 @@ def variants(sizes: Sizes) -> list[Document]:
     found = []
     for name, mask in named:
         pairs = pairs_of(mask, n)
-        seen = sizes.window + sizes.rows - 1 if name == "window" else n
-        hidden = min(seen, n) * min(sizes.rows, n)
         found.append(
             {
                 "name": name,
@@ -79,13 +78,19 @@ def variants(sizes: Sizes) -> list[Document]:
                 "multiply_adds": sizes.heads * pairs * both,
                 # dense attention computes every score and hides those that are masked; a window keeps its band
                 "score_bytes": sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
-                "streamed_bytes": sizes.heads * item * hidden,
+                "streamed_bytes": sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
                 "steps": 1,
                 "path": -(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
                 "grows": {"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
             }
         )
     return [*found, _hashed(sizes), _recurrent(sizes)]
+
+
+def reach(mask: Mask, n: int, rows: int) -> int:
+    """The most keys that any block of `rows` query rows has to look at."""
+    ends = (span(mask, start, min(start + rows, n) - 1, n) for start in range(0, n, rows))
+    return max(high - low for low, high in ends)
 
 
 def _hashed(sizes: Sizes) -> Document:
@@ -137,7 +142,7 @@ def growth(sizes: Sizes) -> list[Document]:
     return rows
 
 
-def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str) -> Document:
+def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> Document:
     """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
     pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
     wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
@@ -151,21 +156,24 @@ def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str) -> Do
         "multiply_adds": spec.heads * pairs * (spec.head_dim + spec.v_dim),
         "projections": n * d_model * wide,
         "score_bytes": spec.heads * n * n * item,
+        "streamed_bytes": spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
         "cache_bytes": spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
     }
 
 
-def model_cost(model: Model, n: int) -> tuple[list[Document], Document]:
+def model_cost(model: Model, n: int, rows: int) -> tuple[list[Document], Document]:
     """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
-    layers = [layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype) for at, block in enumerate(model.spec.blocks)]
+    layers = [
+        layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype, rows) for at, block in enumerate(model.spec.blocks)
+    ]
     total = {name: sum(layer[name] for layer in layers) for name in ("multiply_adds", "projections", "cache_bytes")}
-    return layers, {**total, "score_bytes": max(layer["score_bytes"] for layer in layers)}
+    return layers, {**total, **{name: max(layer[name] for layer in layers) for name in ("score_bytes", "streamed_bytes")}}
 
 
 def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Document] = ()) -> Document:
     """`attn.cost/1`. measured: times from `timing.measure`. Raises UsageError for sizes below 1."""
     check(sizes)
-    layers, total = ([], None) if model is None else model_cost(model, sizes.n)
+    layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
     return {
         "schema": "attn.cost/1",
         "version": __version__,

@@ -67,6 +67,9 @@ def test_a_models_layers_and_total() -> None:
     assert (layer["pairs"], layer["multiply_adds"]) == (pairs, 4 * pairs * 12)
     assert layer["projections"] == 11 * 24 * 24 * 4 == document["projections"]
     assert layer["cache_bytes"] == 4 * 11 * 12 * 4
+    assert layer["score_bytes"] == layer["streamed_bytes"] == 4 * 11 * 11 * 4
+    streamed = cost_document(Sizes(11, 24, 4, 6, 6, rows=2), model=model)["layers"][0]["streamed_bytes"]
+    assert streamed == 4 * 2 * (2 + 2) * 4  # two rows over a window of three keys
     assert document["total"]["multiply_adds"] == layer["multiply_adds"]
 
 

@@ -31,6 +31,7 @@ LAYER = record(
         "multiply_adds": COUNT,
         "projections": COUNT,
         "score_bytes": COUNT,
+        "streamed_bytes": described(COUNT, "Scores of `rows` query rows."),
         "cache_bytes": described(COUNT, "Keys and values kept while generating."),
     }
 )
@@ -53,7 +54,9 @@ SCHEMA = record(
         "growth": listed(record({"n": SIZE, "multiply_adds": {"type": "object", "additionalProperties": COUNT}})),
         "model": or_null(parts.MODEL),
         "layers": listed(LAYER),
-        "total": or_null(record({"multiply_adds": COUNT, "projections": COUNT, "cache_bytes": COUNT, "score_bytes": COUNT})),
+        "total": or_null(
+            record({"multiply_adds": COUNT, "projections": COUNT, "cache_bytes": COUNT, "score_bytes": COUNT, "streamed_bytes": COUNT})
+        ),
         "measured": listed(
             record({"name": TEXT, "backend": TEXT, "seconds": NUMBER, "repeats": SIZE, "ratio": NUMBER, "computed": NUMBER}),
             "Median times on this machine; ratios to `full` of the same backend, and the same ratios of multiply-adds.",

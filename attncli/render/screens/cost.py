@@ -20,6 +20,8 @@ Document = Mapping[str, Any]
 
 PARTS = ("variants", "memory", "growth", "layers", "measured")
 """Every part, in the order of the screen."""
+ROOMY = 76
+"""Cells from which on large numbers are written out."""
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -61,7 +63,9 @@ def _title(document: Document, view: View) -> Lines:
     ]
     title = say(view, "cost.title", f"{document['n']:,}")
     told = [warning(said, view) for said in document["warnings"]]
-    return stack((heading(title, " · ".join(facts), view), *told, remark(say(view, "cost.says", _count(document["projections"])), view)))
+    return stack(
+        (heading(title, " · ".join(facts), view), *told, remark(say(view, "cost.says", _count(document["projections"], view)), view))
+    )
 
 
 def _variants(document: Document, view: View) -> Lines:
@@ -70,8 +74,8 @@ def _variants(document: Document, view: View) -> Lines:
     rows = [
         [
             _name(variant),
-            _count(variant["pairs"]) if variant["pairs"] else "-",
-            _count(variant["multiply_adds"]),
+            _count(variant["pairs"], view) if variant["pairs"] else "-",
+            _count(variant["multiply_adds"], view),
             f"{variant['multiply_adds'] / full['multiply_adds']:.4g}" + spell("×", ascii=view.ascii),
             f"{variant['steps']:,}",
             "-" if variant["path"] is None else f"{variant['path']:,}",
@@ -139,34 +143,29 @@ def _layers(document: Document, view: View) -> Lines:
         if same:
             continue
         place = f"{first}" if first == at else f"{first}–{at}"
-        rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer)])
+        rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer, view)])
         first = at + 1
     total = document["total"]
-    rows.append(
-        [
-            say(view, "cost.total"),
-            "",
-            _count(total["multiply_adds"]),
-            _count(total["projections"]),
-            _bytes(total["score_bytes"]),
-            _bytes(total["cache_bytes"]),
-        ]
-    )
-    columns = [say(view, f"cost.column.{name}") for name in ("layers", "mask", "work", "projections", "dense", "cache")]
+    rows.append([say(view, "cost.total"), "", *_layer_cells(total, view)])
+    columns = [say(view, f"cost.column.{name}") for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")]
     name = document["model"]["name"] or document["model"]["source"]
     body = table(
         columns,
         rows,
         view,
-        align=["left", "left", *["right"] * 4],
+        align=["left", "left", *["right"] * 5],
         title=say(view, "cost.layers", name),
         note=say(view, "cost.layers.note"),
     )
     return stack((body, remark(say(view, "cost.layers.total"), view)))
 
 
-def _layer_cells(layer: Document) -> list[str]:
-    return [_count(layer["multiply_adds"]), _count(layer["projections"]), _bytes(layer["score_bytes"]), _bytes(layer["cache_bytes"])]
+def _layer_cells(layer: Document, view: View) -> list[str]:
+    return [
+        _count(layer["multiply_adds"], view),
+        _count(layer["projections"], view),
+        *(_bytes(layer[f"{name}_bytes"]) for name in ("score", "streamed", "cache")),
+    ]
 
 
 def _measured(measured: Sequence[Document], view: View) -> Lines:
@@ -195,9 +194,9 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
     return stack((tinted(body, len(rows), view), remark(say(view, "cost.measured.says"), view)))
 
 
-def _count(value: float) -> str:
-    """A whole number with separators, in scientific notation from a million million on."""
-    return f"{value:,}" if value < 10**12 else f"{value:.3e}"
+def _count(value: int, view: View) -> str:
+    """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be read so."""
+    return f"{value:,}" if value < (10**12 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
 
 
 def _bytes(value: int) -> str:
