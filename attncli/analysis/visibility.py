@@ -11,7 +11,7 @@ import numpy as np
 from attncli.analysis.document import Document
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.attention.chance import normal
-from attncli.attention.hashing import bind
+from attncli.attention.hashing import bind, needs_buckets
 from attncli.attention.mask import Mask, check_size, shows_all, visible
 from attncli.attention.mask_spec import describe, spec_text
 from attncli.attention.reach import span
@@ -42,6 +42,8 @@ class Count:
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and keys."""
+    if not needs_buckets(mask):
+        return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
     return bind(mask, vectors[:, :queries], vectors[:, :keys], NumpyBackend("float64"))
 

@@ -42,6 +42,15 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     return backend.concat([turned, -turned], -1).argmax(-1)
 
 
+def needs_buckets(mask: Mask) -> bool:
+    """Whether some part of the mask is `Hashed`, and so must be bound before use."""
+    match mask:
+        case AllOf(parts) | AnyOf(parts):
+            return any(needs_buckets(part) for part in parts)
+        case _:
+            return isinstance(mask, Hashed)
+
+
 def bind(mask: Mask, q: Array, k: Array, backend: Backend) -> Mask:
     """The mask with every `Hashed` part replaced by the buckets that q and k fall into.
 
