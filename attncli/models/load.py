@@ -103,7 +103,7 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
             f"models of the family {kind!r} do not run natively",
             where=where,
             expected=", ".join(MODEL_TYPES),
-            hint="pip install 'attn[transformers]' runs it through transformers",
+            hint="attn run runs it through transformers" if find_spec("transformers") else "pip install 'attn[transformers]'",
         )
     config = without(checkpoint.config, ignore, where)
     spec = found.spec(config)

@@ -1,0 +1,69 @@
+"""`attncli.load`: checkpoints, weight files and seeded weights by one function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.errors import UnsupportedError, UsageError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.tensors import write_tensors
+from attncli.models import load
+from attncli.models.load import load_tokenizer, read_spec
+
+
+def test_seeded_weights() -> None:
+    model = attncli.load(seed=3, d_model=24, heads=4)
+    (trace,) = model.trace("humpty dumpty sat on")
+    assert (model.identity.source, model.identity.seed, trace.stages["weights"].shape) == ("seeded", 3, (4, 4, 4))
+    (other,) = attncli.load(seed=4, d_model=24, heads=4).trace("humpty dumpty sat on")
+    assert not np.array_equal(trace.stages["q"], other.stages["q"])
+    (bare,) = attncli.load().trace("one two")
+    assert bare.stages["q"].shape == (1, 2, 64)
+
+
+def test_a_weight_file(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    weights = {f"{name}.weight": random.standard_normal((6, 6)).astype(np.float32) for name in "qkvo"}
+    write_tensors(tmp_path / "w.safetensors", weights, {"num_heads": "2"})
+    model = attncli.load(weights=tmp_path / "w.safetensors", heads=2, dtype="float64")
+    (trace,) = model.trace("a b c")
+    assert trace.stages["q"].shape == (2, 3, 3)
+    x = model.backend.numpy(trace.before)
+    expected = (x @ weights["q.weight"].T.astype(np.float64)).reshape(3, 2, 3).swapaxes(0, 1)
+    np.testing.assert_allclose(trace.stages["q"], expected, atol=1e-12)
+
+
+def test_a_checkpoint_with_its_own_tokenizer() -> None:
+    tokens = load_tokenizer("minilm").encode("The animal")
+    assert [token.text for token in tokens] == ["[CLS]", "The", "animal", "[SEP]"]
+    model = attncli.load("minilm")
+    assert (model.identity.source, model.identity.name, model.identity.family) == ("checkpoint", "minilm", "bert")
+
+
+def test_a_contradictory_call() -> None:
+    with pytest.raises(UsageError, match="brings its own weights"):
+        attncli.load("minilm", seed=3)
+
+
+def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
+    with Checkpoint.open(make(CASES["gemma2"], tmp_path)) as checkpoint:
+        spec, family, warnings = read_spec(checkpoint)
+        assert checkpoint.bytes_read == 0
+    assert (spec.family, family.model_type, len(spec.blocks), warnings) == ("gemma2", "gemma2", 3, ())
+
+
+@pytest.mark.parametrize(
+    ("installed", "hint"), [(None, "pip install 'attn[transformers]'"), (object(), "attn run runs it through transformers")]
+)
+def test_an_unknown_family_is_told(installed: object, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "find_spec", lambda name: installed)
+    folder = make(CASES["mistral"], tmp_path)
+    (folder / "config.json").write_text('{"model_type": "unheard"}')
+    with Checkpoint.open(folder) as checkpoint, pytest.raises(UnsupportedError, match="'unheard' do not run natively") as error:
+        read_spec(checkpoint)
+    assert error.value.hint == hint
