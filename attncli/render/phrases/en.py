@@ -11,6 +11,8 @@ PHRASES = {
     "q": "q of {0}",
     "similarity": "similarity of {0} with each key",
     "similarity.note": "S = Q·Kᵀ · entry by entry q_i × k_i, then their sum",
+    "shown.dims": "dimensions 0–{0} of {1} shown; --full shows all",
+    "shown.keys": "the {0} keys with the largest weights of {1} shown; --top N or --full shows more",
     "others": "{0} others",
     "rest.dims": "{0} more",
     "scores": "scores of {0}",

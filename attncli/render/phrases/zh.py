@@ -10,6 +10,8 @@ PHRASES = {
     "q": "{0} 的 q",
     "similarity": "{0} 与每个键的相似度",
     "similarity.note": "S = Q·Kᵀ · 逐项相乘 q_i × k_i，再求和",
+    "shown.dims": "显示 {1} 维中的第 0–{0} 维；--full 显示全部",
+    "shown.keys": "显示 {1} 个键中权重最大的 {0} 个；--top N 或 --full 显示更多",
     "others": "其余 {0} 个",
     "rest.dims": "另 {0} 项",
     "scores": "{0} 的得分",

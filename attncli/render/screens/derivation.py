@@ -211,7 +211,7 @@ class Derivation:
             )
         total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
         title, note = say(view, "output", self.query), say(view, "output.note")
-        more = f"dimensions 0–{dims - 1} of {len(output)} shown; --full shows all" if dims < len(output) else ""
+        more = say(view, "shown.dims", dims - 1, len(output)) if dims < len(output) else ""
         return stack((ledger(names, rows, total, view, title=title, note=note), remark(more, view)))
 
     def matrices(self) -> Lines:
@@ -237,11 +237,8 @@ class Derivation:
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
     def _left_out(self) -> Lines:
-        said = (
-            f"the {len(self.shown)} keys with the largest weights of {len(self.names)} shown; --top N or --full shows more"
-            if self.rest
-            else ""
-        )
+        """How many keys have a line of their own, where not all have."""
+        said = say(self.view, "shown.keys", len(self.shown), len(self.names)) if self.rest else ""
         return remark(said, self.view)
 
 
