@@ -95,6 +95,8 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
             return f"layers.{chosen}."
         raise InputError(f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}")
     missing = [name for name in ROLES if name not in tensors]
+    if not missing:
+        raise InputError(f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer")
     found = ", ".join(sorted(tensors)) or "nothing"
     close = [match for name in missing for match in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"

@@ -65,6 +65,15 @@ def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
     return frozenset(named)
 
 
+def stages(told: str | None, asked: OutputOptions) -> bool:
+    """Whether `--stages` asks for every stage in the JSON. Raises UsageError for another word, and where no JSON is asked for."""
+    if told not in (None, "all"):
+        raise UsageError(f"--stages is {told!r}", expected="all")
+    if told is not None and not (asked.json or asked.ndjson):
+        raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson")
+    return told is not None
+
+
 def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = (), lang: str = "en") -> View:
     """How to show a screen to this asker."""
     from attncli.render.view import View

@@ -110,7 +110,8 @@ def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     from attncli.attention.mask_spec import parse
 
     parts: list[Mask] = []
-    for spec in specs or ():
+    # documents and screens write an intersection with " & "
+    for spec in (part for given in specs or () for part in given.split(" & ")):
         if spec.lower().endswith(MASK_FILES):
             from attncli.inputs.matrix import read_matrix
 

@@ -22,7 +22,6 @@ from attncli.cli.options import (
     option,
 )
 from attncli.cli.output import Environment
-from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.running import Batched, Wanted
@@ -61,12 +60,9 @@ def run(
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS, save=save)
     how = answer.view(output, environment, parts=PARTS)
-    if stages not in (None, "all"):
-        raise UsageError(f"--stages is {stages!r}", expected="all")
-    if stages is not None and not (output.json or output.ndjson):
-        raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson; or --save FILE")
+    every = answer.stages(stages, output)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    asked = Asked(query, stages == "all", save, all_links, words)
+    asked = Asked(query, every, save, all_links, words)
     single = output.json or save is not None or output.svg is not None
 
     def documents() -> Iterator[Mapping[str, Any]]:

@@ -50,8 +50,7 @@ def tensors(
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
-    if stages not in (None, "all"):
-        raise UsageError(f"--stages is {stages!r}", expected="all")
+    every = answer.stages(stages, output)
     from attncli.analysis.captured import Options, captured, tensors_document
     from attncli.arrays.backend import choose
     from attncli.inputs.tensors import read_tensors
@@ -71,8 +70,8 @@ def tensors(
     chosen = request.numbers(head, "head", arrays.q.shape[-3])
     request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
     if output.json or output.ndjson:
-        answer.refuse_over(pairs * (2 + 6 * (stages is not None)) * 12, output, "--head H")
-    document = tensors_document(str(file), arrays, arrays.attend(), masks, heads=chosen, top=output.top, stages=stages is not None)
+        answer.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
+    document = tensors_document(str(file), arrays, arrays.attend(), masks, heads=chosen, top=output.top, stages=every)
     answer.give(iter([document]), tensors_screen, tensors_rows, output, environment, how)
 
 

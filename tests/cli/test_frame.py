@@ -113,6 +113,27 @@ def test_parts_that_show_no_matrix_make_documents_without(tmp_path: Path) -> Non
     assert "weights" not in ask("heads", "a b", "--json", "--show", "header,metrics").json["heads"][0]
 
 
+def test_a_mask_can_be_given_as_documents_write_it() -> None:
+    asked = ask("run", "a b c d", "--json", "--mask", "window:2,1", "--mask", "causal").json
+    assert asked["attention"]["mask"] == "window:2,1 & causal"
+    assert ask("run", "a b c d", "--json", "--mask", asked["attention"]["mask"]).json == asked
+
+
+def test_another_number_of_heads_than_a_file_tells_is_said(tmp_path: Path) -> None:
+    path = str(tmp_path / "w.npz")
+    assert ask("weights", "init", path, "--num-heads", "8").code == 0
+    assert ask("run", "a b", "--weights", path, "--num-heads", "8", "--json").json["warnings"] == []
+    (said,) = ask("run", "a b", "--weights", path, "--num-heads", "4", "--json").json["warnings"]
+    assert ("'8'" in said, "4" in said) == (True, True)
+
+
+def test_captured_arrays_have_the_layers_and_stages_that_they_have() -> None:
+    captured = str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")
+    assert "no layer 3: this file has q, k and v of no layer" in ask("tensors", captured, "--layer", "3").err
+    assert ask("tensors", captured, "--stages", "all").code == 2
+    assert "stages" in ask("tensors", captured, "--stages", "all", "--json").json["batch"][0]["heads"][0]
+
+
 def test_numbers_too_large_for_their_type_are_said_and_not_passed_off_as_masked() -> None:
     for command in ("run", "heads"):
         (said,) = ask(command, "a b", "--num-heads", "2", "--scale", "1e39", "--json").json["warnings"]

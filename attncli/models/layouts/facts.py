@@ -90,15 +90,17 @@ def _heads(
     weights: Mapping[str, Array], metadata: Mapping[str, str], where: str, told: int | None, asked: Asked
 ) -> tuple[int, tuple[str, ...]]:
     """How many heads: what the tensors tell, else the asker, else the metadata, else what d_k gives, else 1."""
+    stored = metadata.get("num_heads", "")
     if told is not None:
         _check_asked("--num-heads", asked.heads, told, where)
         return told, ()
     if asked.heads is not None:
         if asked.heads < 1:
             raise UsageError(f"--num-heads is {asked.heads}", expected="a whole number, at least 1")
-        return asked.heads, ()
+        if stored in ("", str(asked.heads)):
+            return asked.heads, ()
+        return asked.heads, (f"the file's metadata give {stored[:40]!r} heads; read as {asked.heads}, as --num-heads says",)
     rows = weights["q.weight"].shape[0]
-    stored = metadata.get("num_heads", "")
     if stored:
         if not stored.isdecimal() or len(stored) > 9 or int(stored) < 1 or rows % int(stored):
             raise InputError(f"the file's metadata give {stored[:40]!r} heads", where=where, expected=f"a divisor of {rows} rows")
