@@ -110,10 +110,10 @@ class Checkpoint:
         """Announce that these tensors will be read next, whole and in this order.
 
         A thread then reads them while the caller computes. It changes no result: reading anything else instead is
-        allowed and ends the plan. Small plans are ignored, as direct reads serve them faster.
+        allowed and ends the plan. Small tensors and small plans are ignored, as direct reads serve them faster.
         """
         self._stop()
-        infos = [(name, self.info(name)) for name in names]
+        infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
         if sum(info.bytes for _, info in infos) >= WORTH_A_THREAD:
             self._plan = ReadAhead([Stretch(self._file(info), name, info.start, info.stop) for name, info in infos])
 

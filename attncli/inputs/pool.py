@@ -1,7 +1,7 @@
-"""Memory that large arrays leave behind, given to the next ones of the same size.
+"""Memory that large arrays leave behind, given to the next ones.
 
-Layers are alike: without this, each one's weights would be new memory that the system must find and clear page by
-page, which takes longer than reading them.
+Without this, each weight would be new memory that the system must find and clear page by page, which takes longer
+than reading it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ class Pool:
             return np.empty(shape, dtype)
         memory = self._memory(size)
         # the root is what every view refers to in the end: NumPy follows `base` down to the first array
-        root = np.frombuffer(memory, dtype)
+        root = np.frombuffer(memory, dtype, prod(shape))
         weakref.finalize(root, self._free.append, memory).atexit = False
         return root.reshape(shape)
 
     def _memory(self, size: int) -> mmap.mmap:
-        for place, memory in enumerate(self._free):
-            if len(memory) == size:
-                return self._free.pop(place)
-        # none fits: what lies here was for other sizes, and must not add to what is needed now
+        fitting = [memory for memory in self._free if len(memory) >= size]
+        if fitting:
+            smallest = min(fitting, key=len)
+            self._free.remove(smallest)
+            return smallest
+        # all are too small: they must not add to what is needed now
         self._free.clear()
         memory = mmap.mmap(-1, size)
         if hasattr(mmap, "MADV_HUGEPAGE"):

@@ -15,6 +15,7 @@ from attncli.errors import InputError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
 from attncli.models.bind import Binding, Bound
+from attncli.models.roles import layer_roles
 
 
 class CheckpointStore:
@@ -51,18 +52,27 @@ class CheckpointStore:
         return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
 
     def expect(self, layers: range) -> None:
-        self.checkpoint.ahead(
-            [name for layer in layers for bound in self.binding.layers[layer] if not bound.shared for name in bound.tensors]
-        )
+        self.checkpoint.ahead([name for layer in layers for bound in self._in_order(layer) for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
-        found: dict[str, Array] = {}
-        for bound in self.binding.layers[index]:
+        """A matrix is read when it is asked for and let go with its product: one at a time is in memory, not the layer.
+
+        Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
+        """
+        places = {role.name: bound for bound in self.binding.layers[index] for role in bound.roles}
+        held: dict[str, Array] = {}
+
+        def role(name: str) -> Array | None:
+            bound = places.get(name)
+            if bound is None:
+                return None
             if bound.shared:
-                found |= {role.name: self._keep(backend, role.name, bound) for role in bound.roles}
-            else:
-                found |= self._read(backend, bound)
-        return found.get
+                return self._keep(backend, name, bound)
+            if name not in held:
+                held.update(self._read(backend, bound))
+            return held.pop(name) if held[name].ndim == 2 else held[name]
+
+        return role
 
     def outer(self, backend: Backend) -> Weights:
         def role(name: str) -> Array | None:
@@ -78,6 +88,12 @@ class CheckpointStore:
         if name not in self._kept:
             self._kept |= self._read(backend, bound)
         return self._kept[name]
+
+    def _in_order(self, layer: int) -> list[Bound]:
+        """A layer's tensors in the order in which `run_block` asks for them."""
+        order = {role.name: place for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))}
+        own = [bound for bound in self.binding.layers[layer] if not bound.shared]
+        return sorted(own, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
 
     def _read(self, backend: Backend, bound: Bound) -> dict[str, Array]:
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]

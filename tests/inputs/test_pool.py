@@ -38,17 +38,22 @@ def test_memory_comes_back_when_the_last_view_is_gone() -> None:
     assert address(third) == place
 
 
-def test_what_fits_nothing_is_given_up() -> None:
+def test_smaller_arrays_take_larger_memory_and_what_is_too_small_is_given_up() -> None:
     pool = Pool()
     for _ in range(3):
         pool.array(BIG, F32)
     gc.collect()
-    assert len(pool._free) == 1
-    other = pool.array((3, module.LARGE), F32)
+    assert [len(memory) for memory in pool._free] == [8 * module.LARGE]
+    smaller = pool.array((1, module.LARGE), F32)
     assert pool._free == []
-    del other
+    assert smaller.shape == (1, module.LARGE)
+    del smaller
     gc.collect()
-    assert len(pool._free) == 1
+    larger = pool.array((3, module.LARGE), F32)
+    assert pool._free == []
+    del larger
+    gc.collect()
+    assert [len(memory) for memory in pool._free] == [12 * module.LARGE]
 
 
 def test_small_arrays_are_ordinary() -> None:
