@@ -13,9 +13,10 @@ import numpy as np
 
 from attncli.analysis.rows import About
 from attncli.analysis.watch import Consumer, Watch, mask_alone
-from attncli.arrays.backend import Array, Backend
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.attend import Rule, row_blocks
 from attncli.attention.reach import span
+from attncli.attention.room import Room
 from attncli.models.model import Model
 
 BLOCK = 1 << 21
@@ -51,11 +52,14 @@ def stream(
     starts = range(0, queries, size)
     work = np.cumsum([_pairs(rule, start + offset, min(start + size, queries) + offset, keys) for start in starts])
     watch = Watch(backend, consumers, about or About(), keys - rule.extra_keys, offset=offset, mask=mask_alone(rule))
+    widest = max(_width(rule, start + offset, min(start + size, queries) + offset, keys) for start in starts)
+    low = backend.dtype_of(q) in LOW_PRECISION
+    room = Room(backend, rule.softmax_dtype or ("float32" if low else backend.dtype_of(q)), shared * size * widest)
     # one group of heads at a time: a block of many rows of few heads has the better products
     groups = [
         (
             group * shared,
-            row_blocks(backend, *_group(q, k, v, group, shared), _of_group(rule, group, shared, heads), rows=size, keep=STAGES),
+            row_blocks(backend, *_group(q, k, v, group, shared), _of_group(rule, group, shared, heads), rows=size, keep=STAGES, room=room),
         )
         for group in range(k.shape[-3])
     ]
@@ -87,8 +91,15 @@ def rows_for(model: Model, count: int) -> int:
 
 
 def _pairs(rule: Rule, first: int, stop: int, keys: int) -> int:
+    return (stop - first) * _width(rule, first, stop, keys)
+
+
+def _width(rule: Rule, first: int, stop: int, keys: int) -> int:
+    """How many keys a block of rows is computed over, at most."""
+    if rule.extra_keys or not isinstance(rule.offset, int):
+        return keys
     low, high = span(rule.mask, first, stop - 1, keys)
-    return (stop - first) * (high - low)
+    return max(high - low, 1)
 
 
 def _group(q: Array, k: Array, v: Array, group: int, shared: int) -> tuple[Array, Array, Array]:

@@ -50,8 +50,8 @@ class Backend(Protocol):
     def full(self, shape: Sequence[int], value: float, dtype: str) -> Array:
         """An array of one value."""
 
-    def matmul(self, a: Array, b: Array) -> Array:
-        """a·b over the last two axes, leading axes broadcast."""
+    def matmul(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
+        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape that may be used for it."""
 
     def transpose(self, array: Array) -> Array:
         """Swap the last two axes."""
@@ -77,8 +77,8 @@ class Backend(Protocol):
     def hide(self, array: Array, seen: Array) -> Array:
         """The array itself with −inf written where `seen`, which broadcasts to it, is false."""
 
-    def at_least(self, array: Array, least: float) -> Array:
-        """A new array with every entry below `least` raised to it."""
+    def at_least(self, array: Array, least: float, *, out: Array | None = None) -> Array:
+        """Another array with every entry below `least` raised to it. out: memory that may be used for it."""
 
     def exp_over(self, array: Array) -> Array:
         """The array itself with every entry overwritten by its exponential."""

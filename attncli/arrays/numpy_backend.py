@@ -119,7 +119,7 @@ class NumpyBackend:
     def full(self, shape: Sequence[int], value: float, dtype: str) -> NDArray:
         return np.full(tuple(shape), value, dtype_named(dtype))
 
-    def matmul(self, a: NDArray, b: NDArray) -> NDArray:
+    def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         if a.dtype.itemsize >= 4:
             block = thin.block_rows(a, b)
             return np.matmul(a, b) if block is None else thin.product(a, b, block)
@@ -153,8 +153,8 @@ class NumpyBackend:
         np.copyto(array, -np.inf, where=~seen)
         return array
 
-    def at_least(self, array: NDArray, least: float) -> NDArray:
-        return np.maximum(array, array.dtype.type(least))
+    def at_least(self, array: NDArray, least: float, *, out: NDArray | None = None) -> NDArray:
+        return np.maximum(array, array.dtype.type(least), out=out)
 
     def exp_over(self, array: NDArray) -> NDArray:
         return np.exp(array, out=array)

@@ -62,8 +62,8 @@ class TorchBackend:
     def full(self, shape: Sequence[int], value: float, dtype: str) -> Tensor:
         return torch.full(tuple(shape), value, dtype=_named(dtype), device=self.device)
 
-    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.matmul(a, b)
+    def matmul(self, a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
+        return torch.matmul(a, b, out=out)
 
     def transpose(self, array: Tensor) -> Tensor:
         return array.transpose(-1, -2)
@@ -89,8 +89,8 @@ class TorchBackend:
     def hide(self, array: Tensor, seen: Tensor) -> Tensor:
         return array.masked_fill_(~seen, -float("inf"))
 
-    def at_least(self, array: Tensor, least: float) -> Tensor:
-        return array.clamp_min(least)
+    def at_least(self, array: Tensor, least: float, *, out: Tensor | None = None) -> Tensor:
+        return torch.clamp_min(array, least, out=out)
 
     def exp_over(self, array: Tensor) -> Tensor:
         return array.exp_()

@@ -19,6 +19,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.grouped import by_group, mix
 from attncli.attention.mask import Everywhere, Mask, shows_all, visible
 from attncli.attention.reach import span, surely
+from attncli.attention.room import Room
 from attncli.attention.softmax import softmax
 from attncli.attention.trace import SQUARE, AttentionTrace
 
@@ -85,12 +86,15 @@ def attend(backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: 
 
 
 def row_blocks(
-    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, rows: int, keep: Collection[str] = ("weights",)
+    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, rows: int, keep: Collection[str] = ("weights",), room: Room | None = None
 ) -> Iterator[RowBlock]:
-    """Attention in blocks of `rows` query rows, each over the range of keys that it can see."""
+    """Attention in blocks of `rows` query rows, each over the range of keys that it can see.
+
+    room: memory for the scores and weights of a block; the next block overwrites them there. None for new memory each time.
+    """
     finite = bool(backend.isfinite(v).all())
     for start in range(0, q.shape[-2], rows):
-        yield attend_rows(backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite)
+        yield attend_rows(backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite, room=room)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
@@ -106,6 +110,7 @@ def attend_rows(
     keep: Collection[str],
     whole: bool = False,
     finite: bool = False,
+    room: Room | None = None,
 ) -> RowBlock:
     """Attention of query rows start..stop-1.
 
@@ -113,7 +118,7 @@ def attend_rows(
     heads share a kv head. keep: names of the stages to return, and "entropy" for that of each row
     [..., head, rows] in nats, which is cheap here. whole: whether to compute over
     all keys even where a range of them is known to be hidden. finite: whether v is known to hold
-    only finite numbers, which spares looking.
+    only finite numbers, which spares looking. room: memory to work in, None for new.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
@@ -121,7 +126,7 @@ def attend_rows(
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
     stages = _Stages(frozenset(keep))
     queries = backend.cast(q[..., start:stop, :], dtype)
-    scores = stages.note("raw", by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype))))
+    scores = stages.note("raw", by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room))
     scores = stages.note("scaled", stages.multiply(scores, rule.scale))
     if rule.softcap is not None:
         scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
@@ -147,7 +152,9 @@ def attend_rows(
             scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
         look = partial(_known, seen)
     stages.note("masked", scores)
-    weights, lse, empty, entropy = softmax(backend, scores, seen, rule.sinks, free=stages.free(scores), entropy="entropy" in keep)
+    weights, lse, empty, entropy = softmax(
+        backend, scores, seen, rule.sinks, free=stages.free(scores), entropy="entropy" in keep, room=room
+    )
     stages.note("weights", weights)
     if entropy is not None:
         stages.note("entropy", entropy[..., 0])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from attncli.arrays.backend import Array, Backend
+from attncli.attention.room import Room
 
 
-def by_group(backend: Backend, a: Array, b: Array) -> Array:
-    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b."""
+def by_group(backend: Backend, a: Array, b: Array, room: Room | None = None) -> Array:
+    """a [..., head, rows, n] times b [..., kv, n, m], consecutive heads sharing one entry of b. room: where to put it."""
     heads, shared = a.shape[-3], b.shape[-3]
     if heads == shared:
-        return backend.matmul(a, b)
+        return backend.matmul(a, b, out=None if room is None else room.take("scores", (*a.shape[:-1], b.shape[-1])))
     folded = a.reshape((*a.shape[:-3], shared, heads // shared * a.shape[-2], a.shape[-1]))
-    product = backend.matmul(folded, b)
+    product = backend.matmul(folded, b, out=None if room is None else room.take("scores", (*folded.shape[:-1], b.shape[-1])))
     return product.reshape((*product.shape[:-3], heads, a.shape[-2], b.shape[-1]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from attncli.arrays.backend import Array, Backend
+from attncli.attention.room import Room
 
 LEAST = -800.0
 """Below this, exp is 0 even in float64."""
@@ -22,11 +23,20 @@ class Softmax(NamedTuple):
     entropy: Array | None
 
 
-def softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | None, *, free: bool, entropy: bool = False) -> Softmax:
+def softmax(
+    backend: Backend,
+    scores: Array,
+    seen: Array | None,
+    sinks: Array | None,
+    *,
+    free: bool,
+    entropy: bool = False,
+    room: Room | None = None,
+) -> Softmax:
     """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
 
     seen: visibility that broadcasts to the scores; None if every row sees something. sinks: a logit
-    per head that takes part and is dropped. free: whether the scores may be overwritten.
+    per head that takes part and is dropped. free: whether the scores may be overwritten. room: memory to work in.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
@@ -40,7 +50,8 @@ def softmax(backend: Backend, scores: Array, seen: Array | None, sinks: Array | 
     else:
         scores = scores - highest
     # Σ w ln w needs no logarithm of each weight while their exponents are at hand
-    exponents = backend.at_least(scores, LEAST) if entropy else None
+    spare = None if room is None else room.take("exponents", scores.shape)
+    exponents = backend.at_least(scores, LEAST, out=spare) if entropy else None
     weights = backend.exp_over(scores)
     total = backend.sum(weights, -1)
     if sinks is not None:
