@@ -35,7 +35,8 @@ RULE = "reading at 1 GB/s or computing at 2e10 multiply-adds and 10 GB of weight
 class Estimate:
     """What running a text takes.
 
-    tokens: length of the text. layers: how many are computed. bytes_read: of weights. multiply_adds: of matrix products.
+    tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that comes again counted
+    again though its vector is read once. multiply_adds: of matrix products.
     memory: bytes at the peak besides the program itself, by what they are for. seconds: rough, by `RULE`.
     """
 
@@ -92,7 +93,7 @@ def estimate(
     heads = max((block.attention.heads for block in blocks), default=0)
     held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
     memory = {
-        "one layer's weights": max((total for total, _ in numbers), default=0) * item,
+        "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
         "reading ahead": DEPTH * PIECE if read >= WORTH_A_THREAD else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
         "scores of one layer": WORKING * heads * tokens * min(rows or tokens, tokens) * wide,
@@ -117,6 +118,23 @@ def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
             case _:
                 active += count
     return total, active
+
+
+def _at_a_time(spec: Spec, block: Block) -> int:
+    """Weights that are in memory at once: those that one tensor may hold together, or all experts of a layer."""
+    together: dict[str, int] = {}
+    for role in layer_roles(spec, block):
+        part, _, kind = role.module.rpartition(".")
+        if len(role.shape) == 3:
+            fused = "experts"
+        elif kind in ("q", "k", "v"):
+            fused = f"{part}.qkv"
+        elif kind in ("up", "gate"):
+            fused = f"{part}.in"
+        else:
+            fused = role.module
+        together[fused] = together.get(fused, 0) + prod(role.shape)
+    return max(together.values())
 
 
 def _attention_products(block: Block, tokens: int) -> int:

@@ -50,6 +50,13 @@ def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
     assert streamed["scores of one layer"] * 1009 == everything["scores of one layer"] * 64
 
 
-def test_weights_take_the_type_they_are_computed_in() -> None:
-    wide, narrow = (estimate(spec(Mlp(INNER, "relu")), 3, dtype=dtype).memory["one layer's weights"] for dtype in ("float64", "bfloat16"))
-    assert wide == 4 * narrow
+def test_one_matrix_is_in_memory_or_what_may_share_its_tensor_or_all_experts() -> None:
+    def weights(mlp: Mlp | Experts | None, dtype: str = "float32") -> int:
+        return estimate(spec(mlp), 3, dtype=dtype).memory["weights at a time"]
+
+    fused = (HEADS * DIM + KV * DIM + KV * V_DIM) * WIDTH
+    assert weights(None) == max(fused, HEADS * V_DIM * WIDTH) * 4
+    assert weights(Mlp(1009, "silu", gated=True)) == 2 * 1009 * WIDTH * 4
+    assert weights(Mlp(1009, "relu")) == 1009 * WIDTH * 4
+    assert weights(Experts(5, 2, 1009, "silu", True)) == 5 * 3 * 1009 * WIDTH * 4
+    assert weights(None, "float64") == 2 * weights(None)
