@@ -94,6 +94,7 @@ class WeightRows:
         self.backend, self.i, self.low, self.see, self.about = backend, i, low, see, about
         self.weights = backend.cast(weights, wide) if narrow else weights
         self._entropy = entropy
+        self._at: dict[int, Floats] = {}
 
     @property
     def heads(self) -> int:
@@ -134,7 +135,8 @@ class WeightRows:
         j = self.low + np.arange(*split) - first
         near = self._near
         steps = j[None, :] - i[:, None]
-        return after - before + (near * np.abs(steps)).sum(-1), before + after + (near * steps).sum(-1)
+        far, signed = after - before, before + after
+        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed + np.einsum("hij,ij->hi", near, steps)
 
     @cached_property
     def _split(self) -> tuple[int, int]:
@@ -146,7 +148,8 @@ class WeightRows:
     def rest(self) -> Floats:
         j = self.low + np.arange(*self._split)
         before, after = self._sides
-        return before + np.where((j[None, :] == self.i[:, None]) | (j == 0), 0.0, self._near).sum(-1) + after
+        counted = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
+        return before + np.einsum("hij,ij->hi", self._near, counted) + after
 
     @cached_property
     def _near(self) -> Floats:
@@ -170,12 +173,13 @@ class WeightRows:
         return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
 
     def at(self, offset: int) -> Floats:
-        key = self.i + offset
-        inside = (key >= self.low) & (key < self.low + self.weights.shape[-1])
-        rows, columns = np.flatnonzero(inside), (key - self.low)[inside]
-        found = np.zeros(self._shape)
-        found[:, inside] = self._pick(rows, columns)
-        return found
+        if offset not in self._at:
+            key = self.i + offset
+            inside = (key >= self.low) & (key < self.low + self.weights.shape[-1])
+            found = np.zeros(self._shape)
+            found[:, inside] = self._pick(np.flatnonzero(inside), (key - self.low)[inside])
+            self._at[offset] = found
+        return self._at[offset]
 
     def key(self, k: int) -> Floats:
         if not self.low <= k < self.low + self.weights.shape[-1]:

@@ -19,8 +19,8 @@ from attncli.attention.reach import span
 from attncli.attention.room import Room
 from attncli.models.model import Model
 
-BLOCK = 1 << 21
-"""Weights in one block: 8 MB of float32, which stays near the processor."""
+BLOCK = 1 << 22
+"""Weights in one block, 16 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
 STAGES = ("weights", "entropy")
 """What consumers need of each block."""
 FEWEST = 16

@@ -105,5 +105,5 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
 
 def test_a_narrow_window_is_cut_into_blocks_about_as_wide_as_itself() -> None:
     assert rows_of_block(Rule(1.0, mask=Window(99, 0)), 100_000, 100_000) == 100
-    assert rows_of_block(Rule(1.0), 100_000, 100_000) == (1 << 21) // 100_000
+    assert rows_of_block(Rule(1.0), 100_000, 100_000) == (1 << 22) // 100_000
     assert rows_of_block(Rule(1.0), 3, 3) == 3
