@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import answer, generate_option, request
+from attncli.cli.generate_option import GenerateOptions
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -37,6 +38,7 @@ def run(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: OutputOptions,
+    generate: GenerateOptions,
     query: Annotated[
         str | None,
         option("--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", panel=OUTPUT, metavar="TOK"),
@@ -58,6 +60,11 @@ def run(
     from attncli.render.screens.run import PARTS, run_rows, run_screen
 
     environment: Environment = ctx.obj
+    options = {"--query": query, "--stages": stages, "--save": save, "--batch": batch, "--words": words, "--all-links": all_links}
+    generate_option.check(generate, [name for name, value in {**options, "--svg": output.svg}.items() if value])
+    if generate.generate is not None:
+        generate_option.run(environment, generate, text, model, attention, compute, output)
+        return
     answer.check(output, environment, parts=PARTS, save=save)
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)

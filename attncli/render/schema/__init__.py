@@ -11,6 +11,7 @@ from typing import Any
 
 MODULES = {
     "attn.run/1": "run",
+    "attn.generate/1": "generate",
     "attn.heads/1": "heads",
     "attn.find/1": "find",
     "attn.tokens/1": "tokens",
