@@ -28,6 +28,8 @@ MATRICES = frozenset({"maps", "average", "weights"})
 """The parts that show matrices; a document may be without them."""
 MAPS = 24
 """Maps that are shown unless the view is full."""
+MANY = 16
+"""Heads above which maps are shown only when asked for: they would push the numbers off the screen."""
 ROOMY = 100
 """Below this width metrics have short names."""
 NARROW = 72
@@ -43,12 +45,15 @@ def heads_screen(document: Document, view: View) -> Lines:
     `average` is the table of the averaged heads, `weights` the table of each head, `links` each
     head's strongest link with a bar.
     """
-    wanted = DEFAULT if view.show is None else view.show
+    many = len(document["heads"]) > MANY
+    wanted = (DEFAULT - {"maps"} if many else DEFAULT) if view.show is None else view.show
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]
     if view.show is not None and view.show != frozenset(PARTS):
         blocks = [
             block if block.rows else _absent(part, view) for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
         ]
+    if many and view.show is None:
+        blocks.append(remark(f"maps of {len(document['heads'])} heads are left out; --layer L chooses, --show maps shows them", view))
     return finished(spaced(blocks), view)
 
 
