@@ -97,9 +97,9 @@ class _Layer:
             if self.maps is not None:
                 part["pool"] = self.maps.pool
                 part["weights"] = self.maps.values[place]
-            part |= {"metrics": _numbers(shown, place, "value"), "baseline": _numbers(shown, place, "baseline"), "top_link": top["link"]}
+            part |= {"metrics": numbers(shown, place, "value"), "baseline": numbers(shown, place, "baseline"), "top_link": top["link"]}
             if wanted.sort is not None:
-                part["sorted_by"] = _numbers({wanted.sort: measured[wanted.sort]}, place, "value")[wanted.sort]["value"]
+                part["sorted_by"] = numbers({wanted.sort: measured[wanted.sort]}, place, "value")[wanted.sort]["value"]
             if wanted.labels:
                 earned = labels_of(measured, head=place, repeats=None if repeats is None else repeats[self.layer, head])
                 part["labels"] = [f"{one.name} {one.detail}".rstrip() for one in earned]
@@ -221,7 +221,8 @@ def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
     return value is None, 0.0 if value is None else value if rising else -value
 
 
-def _numbers(measured: dict[str, Measured], place: int, which: str) -> Document:
+def numbers(measured: dict[str, Measured], place: int, which: str) -> Document:
+    """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
     return {
         name: {"value": None if np.isnan(number := float(getattr(one, which)[place])) else number, "rows": int(one.rows[place])}
         for name, one in measured.items()

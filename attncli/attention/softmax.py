@@ -62,5 +62,6 @@ def softmax(
     found = None
     if exponents is not None:
         exponents *= weights
-        found = spread * backend.sum(weights, -1) - backend.sum(exponents, -1)
+        share = backend.where(empty, 0.0, 1.0) if sinks is None else backend.sum(weights, -1)
+        found = spread * share - backend.sum(exponents, -1)
     return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found)

@@ -1,0 +1,150 @@
+"""`attn view`: what was saved is shown as it was, and nothing that is not ours is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from asking import ask
+
+from attncli.cli.view import SCREENS
+from attncli.errors import InputError
+from attncli.render.schema import SCHEMAS
+from attncli.render.validate import KEYWORDS, validate
+
+TEXT = "humpty dumpty sat on"
+COMMANDS = {
+    "run": ("run", TEXT, "--mask", "causal", "--num-heads", "2"),
+    "heads": ("heads", TEXT, "--num-heads", "2", "--labels", "--moved"),
+    "across": ("heads", TEXT, "--num-heads", "2", "--across", "rollout,flow,similarity,circuits"),
+    "find": ("find", TEXT, "--from", "on", "--to", "sat"),
+    "tokens": ("tokens", TEXT),
+    "mask": ("mask", "causal"),
+    "cost": ("cost", "-n", "100"),
+    "cross": ("cross", "a b", "c d e"),
+    "explain": ("explain", TEXT, "--query", "on"),
+    "softmax": ("explain", "softmax", "2.0", "1.0", "0.1"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_document_is_shown_as_it_was(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    assert ask(*COMMANDS[name], "--json", "--output", str(path)).code == 0
+    for extra in ((), ("--ascii",)):
+        was, again = ask(*COMMANDS[name], *extra), ask("view", str(path), *extra)
+        assert again.code == 0, again.err
+        assert again.out == was.out
+    lines = [ask(*command, "--plain").out.splitlines() for command in (COMMANDS[name], ("view", str(path)))]
+    assert lines[0][0] == lines[1][0]
+    assert len(lines[0]) == len(lines[1])
+    assert ask("view", str(path), "--json").out == path.read_text()
+
+
+def test_saved_tensors_are_shown_as_the_run_was(tmp_path: Path) -> None:
+    for ending in ("safetensors", "npz"):
+        path = tmp_path / f"saved.{ending}"
+        was = ask(*COMMANDS["run"], "--save", str(path))
+        assert ask("view", str(path)).out == was.out
+    shown = ask("view", str(path), "--show", "weights", "--full", "--precision", "4")
+    assert "weights" in shown.out
+
+
+def test_a_run_is_compared_by_head_as_the_command_would(tmp_path: Path) -> None:
+    path = tmp_path / "saved.json"
+    ask(*COMMANDS["run"], "--json", "--output", str(path))
+    again, was = ask("view", str(path), "--as", "heads", "--json").json, ask("heads", *COMMANDS["run"][1:], "--json").json
+    jsonschema.validate(again, SCHEMAS["attn.heads/1"])
+    for left, right in zip(again["heads"], was["heads"], strict=True):
+        assert left["top_link"] == pytest.approx(right["top_link"])
+        for name, metric in right["metrics"].items():
+            assert left["metrics"][name]["value"] == pytest.approx(metric["value"], abs=1e-6), name
+
+
+def run_document() -> dict:
+    return ask(*COMMANDS["run"], "--json").json
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: d.update(schema="attn.run/9"), "attn.run/9"),
+        (lambda d: d.pop("schema"), "names no schema"),
+        (lambda d: d.pop("tokens"), "no 'tokens'"),
+        (lambda d: d.update(extra=1), "unknown member 'extra'"),
+        (lambda d: d["tokens"][0].update(index="zero"), "/tokens/0/index is str"),
+        (lambda d: d["links"][0].update(weight=7), "above"),
+        (lambda d: d["links"][0].update(query=999), "contradicts itself"),
+        (lambda d: d["layers"][0]["heads"][0].update(weights=[[0.5], [0.5, 0.5]]), "contradicts itself"),
+    ],
+)
+def test_what_is_no_document_is_refused(change, told: str, tmp_path: Path) -> None:
+    document = run_document()
+    change(document)
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(document))
+    answer = ask("view", str(path))
+    assert answer.code == 3
+    assert told in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    for content in ("", "[]", "{", '{"schema": 5}', '{"schema": "attn.error"}'):
+        path = tmp_path / "other.json"
+        path.write_text(content)
+        assert ask("view", str(path)).code == 3
+    path = tmp_path / "other.npz"
+    np.savez(path, q=np.zeros((2, 3)))
+    assert "--save" in ask("view", str(path)).err
+    assert ask("view", str(tmp_path / "missing.json")).code == 3
+
+
+def test_hostile_text_in_a_document_is_inert(tmp_path: Path) -> None:
+    document = run_document()
+    document["tokens"][0]["text"] = "\x1b[2J[bold]x"
+    document["text"] = "\x1b]0;owned\x07"
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(document))
+    shown = ask("view", str(path))
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+
+
+def test_every_document_has_a_screen_and_its_schema_is_understood() -> None:
+    def keywords(schema: object) -> set[str]:
+        if isinstance(schema, list):
+            return set().union(*(keywords(item) for item in schema))
+        if not isinstance(schema, dict):
+            return set()
+        own = set(schema)
+        inner: list[object] = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+        inner += [schema[name] for name in ("items", "anyOf", "additionalProperties") if name in schema]
+        return own | set().union(*(keywords(item) for item in inner)) if inner else own
+
+    for name in SCHEMAS:
+        if name != "attn.error":
+            assert name in SCREENS
+        assert keywords(SCHEMAS[name]) <= KEYWORDS
+
+
+def test_the_validator_agrees_with_jsonschema() -> None:
+    document = run_document()
+    validate(document, SCHEMAS["attn.run/1"], "here")
+    changes = [
+        lambda d: d["model"].update(layers=0), lambda d: d["model"].update(source="elsewhere"), lambda d: d.update(layers={}),
+        lambda d: d["attention"].update(scale=True), lambda d: d["tokens"][1].update(id=1.5), lambda d: d["tokens"][1].update(id=1.0),
+        lambda d: d["shapes"][0].pop("axes"), lambda d: d.update(warnings=[1]), lambda d: d["attention"].update(scale=None),
+    ]  # fmt: skip
+    for change in changes:
+        changed = json.loads(json.dumps(document))
+        change(changed)
+        try:
+            validate(changed, SCHEMAS["attn.run/1"], "here")
+            fits = True
+        except InputError:
+            fits = False
+        assert fits == jsonschema.Draft202012Validator(SCHEMAS["attn.run/1"]).is_valid(changed)
