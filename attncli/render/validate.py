@@ -15,7 +15,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 KEYWORDS = frozenset(
     (
-        "$schema", "$id", "$defs", "$ref", "title", "description", "type", "enum", "const", "anyOf", "minimum", "maximum", "items",
+        "$schema", "$id", "$defs", "$ref", "title", "description", "type", "enum", "const", "anyOf", "oneOf", "minimum", "maximum", "items",
         "properties", "required", "additionalProperties",
     )
 )  # fmt: skip
@@ -44,6 +44,8 @@ def _misfit(value: Any, schema: Schema, root: Schema, path: str) -> str:
         return f"{place} is {str(value)[:40]!r}, not one of {schema['enum']}"
     if "anyOf" in schema and all(_misfit(value, option, root, path) for option in schema["anyOf"]):
         return f"{place} fits none of what it may be"
+    if "oneOf" in schema and sum(not _misfit(value, option, root, path) for option in schema["oneOf"]) != 1:
+        return f"{place} is not exactly one of what it may be"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
             return f"{place} is {value}, below {schema['minimum']}"

@@ -122,7 +122,7 @@ def test_every_document_has_a_screen_and_its_schema_is_understood() -> None:
             return set()
         own = set(schema)
         inner: list[object] = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
-        inner += [schema[name] for name in ("items", "anyOf", "additionalProperties") if name in schema]
+        inner += [schema[name] for name in ("items", "anyOf", "oneOf", "additionalProperties") if name in schema]
         return own | set().union(*(keywords(item) for item in inner)) if inner else own
 
     for name in SCHEMAS:
