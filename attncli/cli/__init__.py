@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
 
         sys.stdout.write(f"attn {__version__}\n")
         return 0
+    if environment is None:
+        # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
+        # own; in small ones a second BLAS thread waits for a busy core longer than it computes.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from attncli.cli.output import Environment, guarded
 
     return guarded(asked, environment or Environment.of_process())
