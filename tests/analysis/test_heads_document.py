@@ -158,10 +158,17 @@ def test_flow_is_refused_for_long_texts() -> None:
 
 
 def test_misuse_is_told() -> None:
-    for arguments, code in (
-        (("--sort", "entropi"), 2), (("--sort", "entropy:up"), 2), (("--renormalise",), 2), (("--exclude", "sinks"), 2),
-        (("--top", "0"), 2), (("--across", "everything"), 2), (("--metric", "confidance"), 2), (("--across", "circuits", "--num-heads", "1"), 4),
-    ):  # fmt: skip
+    wrong = [
+        "--sort entropi",
+        "--sort entropy:up",
+        "--renormalise",
+        "--exclude sinks",
+        "--top 0",
+        "--across everything",
+        "--metric confidance",
+    ]
+    for line, code in (*((line, 2) for line in wrong), ("--across circuits --num-heads 1", 4)):
+        arguments = line.split()
         answer = ask("heads", TEXT, *arguments)
         assert answer.code == code, (arguments, answer.err)
         assert "Traceback" not in answer.err
