@@ -155,36 +155,40 @@ def _english(mask: Mask) -> str:
     match mask:
         case Everywhere() | Window(None, None):
             return "every query sees every key"
-        case Causal():
+        case Causal() | Window(None, 0) | Prefix(0):
             return "a query sees itself and the keys before it (j ≤ i)"
+        case Window(0, 0):
+            return "a query sees only itself (j = i)"
         case Window(left, 0) if left is not None:
-            return f"a query sees itself and the {left} keys before it: {left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
+            before = "the key" if left == 1 else f"the {left} keys"
+            return f"a query sees itself and {before} before it: {left + 1} keys, its own included (i − {left} ≤ j ≤ i)"
         case Window(left, right):
-            before = "all keys" if left is None else f"{left} keys"
-            after = "all keys" if right is None else f"{right} keys"
-            return f"a query sees itself, {before} before and {after} after it"
+            return _both_ways(left, right)
         case Dilated(size, step):
-            return f"a query sees the keys less than {size} before it whose distance is divisible by {step}"
+            return f"a query sees itself and the keys less than {size} before it whose distance is divisible by {step}"
         case Global(tokens):
-            return f"positions {', '.join(map(str, tokens))} see every key and are seen by every query; nothing else is visible"
+            who = f"position {tokens[0]} sees" if len(tokens) == 1 else f"positions {', '.join(map(str, tokens))} see"
+            return f"{who} every key and {'is' if len(tokens) == 1 else 'are'} seen by every query; nothing else is visible"
         case Prefix(length):
-            return f"the first {length} keys are seen by all; the others only from their own position on (j < {length} or j ≤ i)"
+            first = "the first key is" if length == 1 else f"the first {length} keys are"
+            return f"{first} seen by all; the others only from their own position on (j < {length} or j ≤ i)"
         case Chunk(size):
-            return f"a query sees itself and the keys before it in its own chunk of {size} positions"
+            return f"a query sees itself and the keys before it in its own chunk of {_many(size, 'position')}"
         case Blocks(size):
-            return f"a query sees its own block of {size} positions, both ways"
+            return f"a query sees its own block of {_many(size, 'position')}, both ways"
         case Documents(ids):
-            return f"a query sees its own document ({len(set(ids))} documents packed together)"
+            return f"a query sees its own document ({_many(len(set(ids)), 'document')} packed together)"
         case Streaming(sinks, recent):
-            return f"a query sees the first {sinks} keys and the last {recent}, its own included; never a later one"
+            first = "" if sinks == 0 else "the first key and " if sinks == 1 else f"the first {sinks} keys and "
+            last = "its own key" if recent == 1 else f"the last {recent}, its own included"
+            return f"a query sees {first}{last}; never a later one"
         case BigBird(size, random, _):
+            drawn = f", the first, the last and {_many(random, 'seeded random block')}" if random else ", the first and the last"
             full = (5 + 2 * random) * size
-            return (
-                f"blocks of {size}: a query's block sees its neighbours, the first, the last and {random} seeded random blocks; "
-                f"everything up to {full} tokens"
-            )
+            return f"blocks of {size}: a query's block sees itself, its neighbours{drawn}; everything up to {full} tokens"
         case Padding(count):
-            return f"the last {count} keys are padding and hidden from every query"
+            last = "no key is padding" if count == 0 else "the last key is padding" if count == 1 else f"the last {count} keys are padding"
+            return f"{last} and hidden from every query" if count else last
         case Hashed(buckets, rounds, _) | SameBucket(source=Hashed(buckets, rounds, _)):
             times = "in the one round" if rounds == 1 else f"in any of {rounds} rounds"
             return f"a query sees the keys that hash into its own of {buckets} buckets {times}"
@@ -196,20 +200,35 @@ def _english(mask: Mask) -> str:
             return "; or ".join(_english(part) for part in parts)
 
 
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _both_ways(left: int | None, right: int | None) -> str:
+    """A window that also looks ahead, or has no end on one side; None is no end."""
+    before, after = ("all keys" if side is None else _many(side, "key") for side in (left, right))
+    low, high = "" if left is None else f"i − {left} ≤ ", "" if right is None else f" ≤ i + {right}"
+    if left == 0:
+        return f"a query sees itself and {after} after it (i ≤ j{high})"
+    return f"a query sees itself, {before} before and {after} after it ({low}j{high})"
+
+
 def _chinese(mask: Mask) -> str:
     match mask:
         case Everywhere() | Window(None, None):
             return "每个查询能看到所有键"
-        case Causal():
+        case Causal() | Window(None, 0) | Prefix(0):
             return "查询只能看到自己和之前的键（j ≤ i）"
+        case Window(0, 0):
+            return "查询只能看到自己（j = i）"
         case Window(left, 0) if left is not None:
             return f"查询能看到自己和之前的 {left} 个键，连自己共 {left + 1} 个（i − {left} ≤ j ≤ i）"
         case Window(left, right):
-            before = "所有" if left is None else f"{left} 个"
-            after = "所有" if right is None else f"{right} 个"
-            return f"查询能看到自己、之前的{before}键和之后的{after}键"
+            before = "所有键" if left is None else f" {left} 个键"
+            after = "所有键" if right is None else f" {right} 个键"
+            return f"查询能看到自己和之后的{after}" if left == 0 else f"查询能看到自己、之前的{before}和之后的{after}"
         case Dilated(size, step):
-            return f"查询能看到之前距离小于 {size} 且能被 {step} 整除的键"
+            return f"查询能看到自己，以及之前距离小于 {size} 且能被 {step} 整除的键"
         case Global(tokens):
             return f"位置 {', '.join(map(str, tokens))} 能看到所有键，也被所有查询看到；其余不可见"
         case Prefix(length):

@@ -12,7 +12,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Lines, Piece, finished, line, stack
 from attncli.render.matrix import as_matrix
-from attncli.render.palette import DIVERGING, SEQUENTIAL, Palette, normalise, shade
+from attncli.render.palette import DIVERGING, SEQUENTIAL, Palette, normalise, shade, sign
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 
@@ -104,6 +104,7 @@ def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
 def _wholes(fractions: NDArray, palette: Palette, names: Sequence[str], side: int, across: int, view: View) -> list[Line]:
     """Every value `across` cells wide and one line high."""
     out: list[Line] = []
+    mark = sign if palette is DIVERGING else shade
     for at, row in enumerate(fractions):
         pieces: list[Piece] = [(pad(cut(names[at], side - 1, ascii=view.ascii), side), FAINT)] if names else []
         for value in row.tolist():
@@ -112,7 +113,7 @@ def _wholes(fractions: NDArray, palette: Palette, names: Sequence[str], side: in
             elif view.color and not view.ascii:
                 pieces.append((" " * across, f"on {palette.colour(value)}"))
             else:
-                pieces.append((shade(value, ascii=view.ascii) * across, palette.style(value)))
+                pieces.append((mark(value, ascii=view.ascii) * across, palette.style(value)))
         out.append(tuple(pieces))
     return out
 

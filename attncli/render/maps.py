@@ -14,7 +14,7 @@ from attncli.render.heatmap import heatmap, pooled_by
 from attncli.render.lines import BLANK, Lines, Piece, beside, finished, line, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.numbers import writer
-from attncli.render.palette import DIVERGING, SEQUENTIAL, shade
+from attncli.render.palette import DIVERGING, SEQUENTIAL, shade, sign
 from attncli.render.safe import cells, cut
 from attncli.render.view import View
 
@@ -87,10 +87,13 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
     if view.color and not view.ascii:
         ramp: list[Piece] = [(" ", f"on {palette.colour(step)}") for step in steps]
     else:
-        ramp = [(shade(step, ascii=view.ascii), "") for step in steps]
+        mark = sign if how == "signed" else shade
+        ramp = [(mark(step, ascii=view.ascii), "") for step in steps]
     match how:
         case "row":
             ends = ("0", "largest of the row")
+        case "signed":
+            ends = (write(low), f"+{write(high)}")
         case "log" if low >= 0:
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:

@@ -17,6 +17,11 @@ LEVELS = 48
 RAMP = "·░▒▓█"
 RAMP_ASCII = ".:-=+*#%@"
 """From low to high; a masked cell is blank, so the lowest level is not."""
+BELOW, AROUND, ABOVE = "-=≡", "·", "░▒█"
+BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII = "-=%", ".", "+*#"
+"""Below 0, about 0, above 0; from small to large magnitude."""
+NEAR = 1 / 8
+"""Share of the largest magnitude up to which a value is about 0."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,16 @@ def shade(fraction: float, *, ascii: bool) -> str:
     return ramp[min(int(max(fraction, 0.0) * len(ramp)), len(ramp) - 1)]
 
 
+def sign(fraction: float, *, ascii: bool) -> str:
+    """The character that stands for `fraction` of a signed scale, 0.5 being no difference, where there is no colour."""
+    size = abs(2 * min(max(fraction, 0.0), 1.0) - 1)
+    below, around, above = (BELOW_ASCII, AROUND_ASCII, ABOVE_ASCII) if ascii else (BELOW, AROUND, ABOVE)
+    if size < NEAR:
+        return around
+    ramp = above if fraction > 0.5 else below
+    return ramp[min(int((size - NEAR) / (1 - NEAR) * len(ramp)), len(ramp) - 1)]
+
+
 def normalise(values: NDArray, how: str, *, low: float | None = None, high: float | None = None) -> NDArray:
     """Values [row, column] brought to [0, 1] as float64; anything not finite (masked) is NaN.
 
@@ -121,3 +136,4 @@ if __name__ == "__main__":
         show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
     for ascii in (False, True):
         show(line("".join(shade(step, ascii=ascii) for step in steps)))
+        show(line("".join(sign(step, ascii=ascii) for step in steps)))

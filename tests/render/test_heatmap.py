@@ -107,8 +107,8 @@ def test_scores_below_zero_share_both_ends() -> None:
     block = side_by_side([Map("a", [[-4.0, 0.0]]), Map("b", [[4.0, 0.0]])], View())
     assert block.plain.splitlines()[1].split() == ["··▒▒", "██▒▒"]
     signed = side_by_side([Map("a", [[-4.0, 0.0]]), Map("b", [[2.0, 0.0]])], View(), scale="signed")
-    assert signed.plain.splitlines()[-1] == "-4.00 ···░░░▒▒▒▓▓▓████ 4.00  signed scale"
-    assert signed.plain.splitlines()[1].split() == ["··▒▒", "▓▓▒▒"]
+    assert signed.plain.splitlines()[-1] == "-4.00 ≡≡≡==--··░░▒▒███ +4.00  signed scale"
+    assert signed.plain.splitlines()[1].split() == ["≡≡··", "▒▒··"]
 
 
 def test_legends() -> None:

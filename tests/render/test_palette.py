@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attncli.render.palette import DIVERGING, LEVELS, RAMP, RAMP_ASCII, SEQUENTIAL, ink, luminance, normalise, shade
+from attncli.render.palette import DIVERGING, LEVELS, RAMP, RAMP_ASCII, SEQUENTIAL, ink, luminance, normalise, shade, sign
 
 NAN = float("nan")
 
@@ -86,3 +86,14 @@ def test_always_within_bounds_and_masked_stays_masked(values, how: str) -> None:
     np.testing.assert_array_equal(np.isnan(found), ~np.isfinite(values))
     seen = found[np.isfinite(found)]
     assert ((seen >= 0) & (seen <= 1)).all()
+
+
+@pytest.mark.parametrize("ascii", [True, False])
+def test_signs_are_told_apart_without_colour(ascii: bool) -> None:
+    marks = [sign(step / 100, ascii=ascii) for step in range(101)]
+    below, around, above = {*marks[:44]}, {*marks[44:57]}, {*marks[57:]}
+    assert (len(below), len(around), len(above)) == (3, 1, 3)
+    assert not below & above
+    assert not around & (below | above)
+    assert sign(2.0, ascii=ascii) == marks[-1] != sign(-1.0, ascii=ascii) == marks[0]
+    assert all(mark.isascii() for mark in marks) == ascii

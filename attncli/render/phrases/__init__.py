@@ -13,10 +13,13 @@ LANGUAGES = ("en", "zh")
 def say(view: View, name: str, *values: object) -> str:
     """The phrase of this name in the view's language, its places {0}, {1} … filled with `values`.
 
+    Where the first value is 1 and there is a phrase `name.one`, that is taken: "1 pair", "2 pairs".
+
     A screen in ASCII has no Chinese; it speaks English. Raises KeyError for a name that no language has.
     """
     if view.lang == "zh" and not view.ascii:
         from attncli.render.phrases.zh import PHRASES
     else:
         from attncli.render.phrases.en import PHRASES
-    return PHRASES[name].format(*values)
+    one = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
+    return PHRASES[f"{name}.one" if one else name].format(*values)

@@ -119,6 +119,7 @@ PHRASES = {
     # masks
     "stop": ".",
     "mask.title": "visible keys, {0} positions",
+    "mask.title.one": "visible keys, {0} position",
     "mask.gallery": "every kind of mask, {0} positions · rows: queries, columns: keys",
     "mask.axes": "rows: queries i, columns: keys j, both from 0",
     "mask.combined": "all together",
@@ -127,6 +128,7 @@ PHRASES = {
         ".npz .json .csv, 0 or false = hidden."
     ),
     "mask.pairs": "{0} pairs visible, {1}",
+    "mask.pairs.one": "{0} pair visible, {1}",
     "mask.keys": "keys per query: least {0}, mean {1}, most {2}",
     "mask.empty": "queries that see nothing: {0}",
     "mask.unseen": "keys that nobody sees: {0}",
@@ -157,6 +159,7 @@ PHRASES = {
     "bias.weights.after": "weights, masked",
     # cost
     "cost.title": "attention over {0} tokens",
+    "cost.title.one": "attention over {0} token",
     "cost.says": (
         "One layer. A multiply-add is one product with its sum. The projections to q, k, v and back take {0} of them in every "
         "attention variant and are not counted below."

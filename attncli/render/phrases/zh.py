@@ -103,6 +103,7 @@ PHRASES = {
     # 掩码
     "stop": "。",
     "mask.title": "可见的键，{0} 个位置",
+    "mask.title.one": "可见的键，{0} 个位置",
     "mask.gallery": "各种掩码，{0} 个位置 · 行：查询，列：键",
     "mask.axes": "行：查询 i，列：键 j，都从 0 起",
     "mask.combined": "合在一起",
@@ -111,6 +112,7 @@ PHRASES = {
         ".json .csv，0 或 false 表示隐藏。"
     ),
     "mask.pairs": "可见 {0} 对，占 {1}",
+    "mask.pairs.one": "可见 {0} 对，占 {1}",
     "mask.keys": "每个查询的键：最少 {0}，平均 {1}，最多 {2}",
     "mask.empty": "什么也看不到的查询：{0}",
     "mask.unseen": "无人看到的键：{0}",
@@ -141,6 +143,7 @@ PHRASES = {
     "bias.weights.after": "权重，有掩码",
     # 开销
     "cost.title": "{0} 个词上的注意力",
+    "cost.title.one": "{0} 个词上的注意力",
     "cost.says": "单层。一次乘加是一次乘法加一次加法。各种注意力都需要 {0} 次乘加来投影出 q、k、v 并投影回去，下面不计。",
     "cost.variants": "配对数与运算量",
     "cost.variants.note": "配对数按单头计；乘加按所有头计",
