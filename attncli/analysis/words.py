@@ -34,10 +34,6 @@ class Words:
         """How many tokens each word has."""
         return np.diff(np.append(self.starts, self.count))
 
-    def word_of(self, token: int) -> int:
-        """The word that a token belongs to."""
-        return int(np.searchsorted(self.starts, token, side="right")) - 1
-
     def merge(self, weights: Any) -> Floats:
         """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
         found = np.asarray(weights, np.float64)[..., : self.count]

@@ -174,12 +174,6 @@ class NumpyBackend:
     def erf(self, array: NDArray) -> NDArray:
         return erf(array)
 
-    def sin(self, array: NDArray) -> NDArray:
-        return np.sin(array)
-
-    def cos(self, array: NDArray) -> NDArray:
-        return np.cos(array)
-
     def isfinite(self, array: NDArray) -> NDArray:
         return np.isfinite(array)
 

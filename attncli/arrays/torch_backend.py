@@ -110,12 +110,6 @@ class TorchBackend:
     def erf(self, array: Tensor) -> Tensor:
         return torch.erf(array)
 
-    def sin(self, array: Tensor) -> Tensor:
-        return torch.sin(array)
-
-    def cos(self, array: Tensor) -> Tensor:
-        return torch.cos(array)
-
     def isfinite(self, array: Tensor) -> Tensor:
         return torch.isfinite(array)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -233,8 +233,3 @@ def _join(backend: Backend, x: Array) -> Array:
     axes[-2], axes[-3] = axes[-3], axes[-2]
     swapped = backend.permute(x, axes)
     return swapped.reshape((*swapped.shape[:-2], swapped.shape[-2] * swapped.shape[-1]))
-
-
-def with_mask(block: Block, mask: Any) -> Block:
-    """The block with another mask on its self-attention."""
-    return replace(block, attention=replace(block.attention, mask=mask))

@@ -1,4 +1,8 @@
-"""Random numbers that are the same on every machine: named streams from a seed."""
+"""Random numbers that are the same on every machine: named streams from a seed.
+
+They come from SHAKE-256, not from a library's generator, so that a seed printed today names the same
+weights for ever. A name keeps streams apart: asking for one more matrix never changes another.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,19 @@ def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.ui
 
     The stream is SHAKE-256 of "attn", the seed and the name: exact everywhere, and the
     numbers of one stream do not depend on how many were drawn from another.
+
+    Source: FIPS 202 (SHA-3, extendable-output functions) for SHAKE-256.
     """
     digest = shake_256(f"attn\0{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(4 * count)
     return np.frombuffer(digest, "<u4").astype(np.uint32)
 
 
 def uniform(seed: int, name: str, shape: tuple[int, ...], scale: float = 1.0) -> Floats:
-    """Uniform numbers with mean 0 and standard deviation `scale`, float32.
+    """Numbers uniform in ±√3·scale: mean 0, standard deviation `scale`, float32 of this shape.
 
-    Only additions, multiplications and one rounding take part, so every machine gives the same bits.
+    Each 32-bit integer u of the stream becomes ((u + ½)/2³¹ − 1)·√3·scale in float64, rounded once to float32:
+    only additions and multiplications take part, so every machine gives the same bits. A longer shape begins
+    with the numbers of a shorter one; an axis of length 0 gives an empty array.
     """
     raw = integers(seed, name, int(np.prod(shape, dtype=np.int64)))
     wide = (raw.astype(np.float64) + 0.5) * 2.0**-31 - 1.0

@@ -74,14 +74,11 @@ class Checkpoint:
         info = self.info(name)
         return self._fill(name, info, info.start, self._pool.array(info.shape, self._types(info, dtype)[1]))
 
-    def read_slice(self, name: str, start: int, stop: int, dtype: str | None = None) -> Array:
-        """Rows start..stop-1 on the first axis; only these are read. Raises as `read`, and InputError outside the tensor."""
-        info = self.info(name)
-        self._check_rows(name, info, start, stop)
-        return self._fill(name, info, self._row(info, start), np.empty((stop - start, *info.shape[1:]), self._types(info, dtype)[1]))
-
     def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
-        """The rows with these numbers on the first axis, in this order, each read once. Raises as `read_slice`."""
+        """The rows with these numbers on the first axis, in this order, each read once.
+
+        Raises as `read`, and InputError for a row outside the tensor.
+        """
         info = self.info(name)
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         for row in different[[0, -1]] if different.size else ():
@@ -99,12 +96,6 @@ class Checkpoint:
         """`tokenizer.json`, None if the folder has none."""
         path = guarded(self.folder, "tokenizer.json")
         return path if path.exists() else None
-
-    @cached_property
-    def tokenizer_config(self) -> dict[str, Any]:
-        """`tokenizer_config.json`, empty if the folder has none. Raises as `strict_json.read_object`."""
-        path = guarded(self.folder, "tokenizer_config.json")
-        return read_object(path, what="a tokenizer_config.json") if path.exists() else {}
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.

@@ -12,7 +12,6 @@ from numpy.lib import format as npy_format
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.dtypes import NATIVE, byte_count, unsupported
 
-MAGIC = b"\x93NUMPY"
 CHUNK = 2**22
 
 

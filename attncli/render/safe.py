@@ -1,7 +1,7 @@
 """Untrusted text made inert: what `safe` returns cannot move a cursor, hide or reorder its neighbours.
 
 Tokens, file names, tensor names, metadata and other libraries' messages all pass here before
-they reach a terminal, HTML, SVG or a file name.
+they reach a terminal, HTML or SVG.
 
 Right-to-left text is shown in its logical order and gets no invisible isolates: most terminals
 do not reorder text, several print an isolate as a box, and those that do reorder (VTE) drop
@@ -170,13 +170,3 @@ def safe_html(text: str) -> str:
     import html
 
     return html.escape(safe(text), quote=True)
-
-
-def safe_path(text: str) -> str:
-    """One file name made from the text: letters, digits, `-`, `_` and inner dots; 1 to 64 characters, never hidden or reserved."""
-    kept = "".join(char if char.isalnum() or char in "-_." else "-" for char in safe(text))
-    name = kept[:64].strip("-.") or "unnamed"
-    while len(name.encode()) > 200:  # a file system counts bytes
-        name = name[:-1]
-    reserved = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
-    return f"_{name}" if name.split(".")[0].lower() in reserved else name

@@ -78,7 +78,7 @@ def test_shapes(kind):
 
 
 @each
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "sin", "cos", "log", "sqrt"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log", "sqrt"])
 def test_functions(kind, name):
     backend = of(kind)
     values = np.abs(X) + 0.01 if name in ("log", "sqrt") else X * 3

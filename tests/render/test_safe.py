@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.render.safe import cells, clusters, cut, label, pad, safe, safe_html, safe_path
+from attncli.render.safe import cells, clusters, cut, label, pad, safe, safe_html
 
 # Every code point, surrogates included, with what makes terminals misbehave well represented.
 NASTY = "\x00\x07\x08\t\n\r\x1b\x7f\x80\x85\x90\x9b\x9d\xad\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a"
@@ -101,23 +101,6 @@ def test_labels_show_blanks() -> None:
 
 def test_html_is_escaped_and_inert() -> None:
     assert safe_html('<a href="x">\'&\x1b\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;␛\\u{202e}"
-
-
-@settings(deadline=None, max_examples=200)
-@given(TEXTS)
-def test_a_file_name_is_one_plain_name(text: str) -> None:
-    name = safe_path(text)
-    assert 1 <= len(name.encode()) <= 210
-    assert "/" not in name
-    assert "\\" not in name
-    assert not name.startswith((".", "-"))
-    assert name.isprintable()
-
-
-def test_file_names() -> None:
-    assert safe_path("../../etc/passwd") == "etc-passwd"
-    assert [safe_path(text) for text in ("", "..", "con.txt", "a b")] == ["unnamed", "unnamed", "_con.txt", "a-b"]
-    assert len(safe_path("x" * 500)) == 64
 
 
 def test_a_long_text_without_blanks_takes_linear_time() -> None:
