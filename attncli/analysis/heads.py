@@ -164,6 +164,8 @@ def heads_document(
             if wanted.exclude:
                 left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
                 weights = left_out.without(weights, np.arange(len(shown)))
+            elif words is None:
+                weights = model.backend.numpy(trace.stages["weights"])[heads]  # a learned extra key keeps its column
             average = weights.mean(0)
             moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
         warnings += overflow(model.backend, trace)
