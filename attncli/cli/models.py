@@ -25,7 +25,7 @@ IgnoreConfig = Annotated[
 
 
 def list_(ctx: typer.Context, output: TableOutput) -> None:
-    """The families that run natively, the aliases, and the models in the hub's local cache.
+    """The native families, the aliases and the cached models.
 
     attn models list
     """
@@ -49,7 +49,7 @@ def show(
     layer: Annotated[list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)] = None,
     dtype: Annotated[str, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16.", panel=COMPUTE)] = "float32",
 ) -> None:
-    """What a model does: sizes, attention, masks and positions, layer by layer; reads no weights.
+    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read.
 
     attn models show minilm
 
@@ -84,7 +84,7 @@ def verify(
     ignore_config: IgnoreConfig = None,
     backend: Annotated[str, option("--backend", help="numpy or torch.", panel=COMPUTE)] = "numpy",
 ) -> None:
-    """Compare a model with transformers, head by head; ends with 1 where they differ. Needs the extra transformers.
+    """Compare a model with transformers, head by head. Ends with 1 where they differ; needs the extra transformers.
 
     attn models verify minilm "The animal didn't cross the street"
     """
@@ -135,4 +135,12 @@ def _estimated(
 
 
 list_.__name__ = "list"
-app = command_app(list_, show, verify, help="Known families, aliases and cached models; what one does; parity with transformers.")
+app = command_app(
+    list_,
+    show,
+    verify,
+    help="""Known families, aliases and cached models; what one does; parity with transformers.
+
+    attn models show minilm --estimate "The animal didn't cross the street"
+    """,
+)
