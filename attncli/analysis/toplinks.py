@@ -6,6 +6,10 @@ import numpy as np
 
 from attncli.analysis.exclude import Exclusion
 from attncli.analysis.rows import WeightRows
+from attncli.analysis.sight import Floats, Ints
+
+AT_ONCE = 2**16
+"""Weights looked at together; of a longer row, one row at a time."""
 
 
 class TopLinks:
@@ -21,24 +25,33 @@ class TopLinks:
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
         """Add rows of heads first_head, first_head + 1, …"""
-        counted = True if self._leave_out is None else ~self._leave_out.queries[rows.i]
-        for place in range(rows.weights.shape[0]):
-            kept = self._found[first_head + place]
-            least = -kept[-1][0] if len(kept) == self.top else 0.0
-            for row in np.flatnonzero((rows.peak[place] > least) & counted):
-                least = -kept[-1][0] if len(kept) == self.top else 0.0
-                if rows.peak[place, row] > least:
-                    self._look(kept, rows, place, int(row), least)
+        heads, count, keys = rows.weights.shape
+        counted = np.ones(count, bool) if self._leave_out is None else ~self._leave_out.queries[rows.i]
+        step = max(AT_ONCE // max(keys, 1), 1)
+        for place in range(heads):
+            for begin in range(0, count, step):
+                part = slice(begin, begin + step)
+                beat = np.flatnonzero((rows.peak[place, part] > self._least(first_head + place)) & counted[part])
+                if beat.size:
+                    self._look(first_head + place, rows, rows.numpy(rows.weights[place, part])[beat], begin + beat)
 
-    def _look(self, kept: list[tuple[float, int, int]], rows: WeightRows, place: int, row: int, least: float) -> None:
-        weights = rows.numpy(rows.weights[place, row])
+    def _least(self, head: int) -> float:
+        """What a weight must exceed to be kept."""
+        kept = self._found[head]
+        return -kept[-1][0] if len(kept) == self.top else 0.0
+
+    def _look(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
+        """Keep what is strong enough of these rows, [row, key]. which: their places in the block, rising."""
+        queries = rows.i[which]
         if self._leave_out is not None:
-            out = self._leave_out.rows(rows.i[row : row + 1])[0]
-            weights = np.where(out[rows.low : rows.low + weights.size], 0.0, weights)
-        above = np.flatnonzero(weights > least)
-        if above.size > self.top:
-            above = above[np.argsort(-weights[above], kind="stable")[: self.top]]
-        kept += [(-float(weights[at]), int(rows.i[row]), rows.low + int(at)) for at in above]
+            weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
+        row, key = np.nonzero(weights > self._least(head))
+        found = weights[row, key]
+        if found.size > self.top:
+            strongest = np.argsort(-found, kind="stable")[: self.top]
+            row, key, found = row[strongest], key[strongest], found[strongest]
+        kept = self._found[head]
+        kept += zip((-found).tolist(), queries[row].tolist(), (rows.low + key).tolist(), strict=True)
         kept.sort()
         del kept[self.top :]
 

@@ -1,0 +1,33 @@
+"""The strongest links against a sort of all of them, whatever the pieces they come in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attncli.analysis import toplinks
+from attncli.analysis.exclude import Exclusion
+from attncli.analysis.rows import About, WeightRows
+from attncli.analysis.sight import sight
+from attncli.analysis.toplinks import TopLinks
+from attncli.arrays.numpy_backend import NumpyBackend
+
+HEADS, N, TOP = 3, 13, 7
+
+
+@pytest.mark.parametrize("at_once", [1, 29, 10**6])
+@pytest.mark.parametrize("block", [1, 5, N])
+def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toplinks, "AT_ONCE", at_once)
+    # few different values, so that ties must be broken
+    weights = np.random.default_rng(3).integers(0, 9, (HEADS, N, N)) / 9
+    keys, queries = np.arange(N) == 4, np.arange(N) == 6
+    found = TopLinks(HEADS, TOP, Exclusion((), keys, queries, (0, -1)))
+    for begin in range(0, N, block):
+        i = np.arange(begin, min(begin + block, N))
+        found.add(WeightRows(NumpyBackend("float64"), weights[:, i], i, 0, sight(None, i.size, begin, N), About()))
+    for head, links in enumerate(found.found()):
+        every = [
+            (-weights[head, q, k], q, k) for q in range(N) for k in range(N) if weights[head, q, k] and q != 6 and k not in (4, q, q - 1)
+        ]
+        assert links == [(q, k, -less) for less, q, k in sorted(every)[:TOP]]
