@@ -59,15 +59,16 @@ class AttentionTrace:
 
     raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
     empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed are 0.
-    A stage that the caller did not ask for is None.
     """
 
-    raw: Array | None
-    scaled: Array | None
-    capped: Array | None
-    biased: Array | None
-    masked: Array | None
-    weights: Array | None
+    # `attend` leaves a stage that it was not asked to keep None, which an Array, being of any type, may be:
+    # `attention` keeps all of them, and its callers need not ask.
+    raw: Array
+    scaled: Array
+    capped: Array
+    biased: Array
+    masked: Array
+    weights: Array
     mixed: Array
     empty_rows: Array
 

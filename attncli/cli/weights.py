@@ -50,7 +50,7 @@ def init(
     ] = None,
     tokenizer: Annotated[str, option("--tokenizer", help="What cuts that text into tokens.", panel=TEXT, metavar="NAME|PATH")] = "word",
 ) -> None:
-    """Write seeded weights: the ones that attn run uses with the same options.
+    """Write seeded weights. They are those that attn run uses with the same options.
 
     attn weights init seeded.safetensors --num-heads 8
 
@@ -75,7 +75,7 @@ def init(
 
 
 def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
-    """List a file's tensors, with statistics, and say what attention they are read as.
+    """List a file's tensors and say what attention they are read as.
 
     attn weights show sample_inputs/mha.safetensors --num-heads 4
     """
