@@ -61,3 +61,9 @@ class LimitError(AttnError):
     """The work would exceed a stated resource limit; refused before it starts."""
 
     exit_code = ExitCode.LIMIT
+
+
+def first_sentence(error: BaseException) -> str:
+    """What another library's error says first, at most 200 characters of it; its kind where it says nothing."""
+    said = str(error).strip()
+    return said.splitlines()[0].partition(". ")[0].removesuffix(".")[:200] if said else type(error).__name__

@@ -39,9 +39,12 @@ def token_rows(tokens: Iterable[Token]) -> list[Document]:
     ]
 
 
+ENCODER = "this is the encoder reading the text; attn cross shows how the decoder looks at it"
+
+
 def notes(model: Model) -> list[str]:
     """What a reader must know about the weights: how a file was read, what loading found odd."""
-    return list(model.warnings)
+    return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ())]
 
 
 def model_part(model: Model) -> Document:

@@ -60,6 +60,7 @@ class Projected:
     rule: Rule
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
 def run_block(backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int) -> LayerTrace:
     """Run one layer. hidden: [..., token, width]; the result's `after` has the same axes.
 
@@ -194,6 +195,7 @@ def _bucket_bias(backend: Backend, spec: RelativeBuckets, table: Array, i: Array
     return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
 def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
     """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
     dtype = backend.dtype_of(x)

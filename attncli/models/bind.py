@@ -12,12 +12,15 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attncli.attention.spec import Spec
-from attncli.errors import InputError
+from attncli.errors import InputError, UnsupportedError
 from attncli.models.family import Concat, Family, Grouped, Names, Shared, Source, Stacked
 from attncli.models.roles import Role, layer_roles, outer_roles
 
 SPELLINGS = {".weight": (".weight", ".gamma"), ".bias": (".bias", ".beta"), "": ("",)}
 """How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta."""
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""How weights may be stored."""
 
 NEVER_NEEDED = ("*inv_freq", "*position_ids", "*num_batches_tracked")
 
@@ -25,6 +28,8 @@ NEVER_NEEDED = ("*inv_freq", "*position_ids", "*num_batches_tracked")
 class Stored(Protocol):
     """What binding needs to know of a stored tensor."""
 
+    @property
+    def dtype(self) -> str: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
@@ -76,7 +81,8 @@ class Binding:
 def bind(spec: Spec, family: Family, tensors: Mapping[str, Stored], where: str) -> tuple[Binding, Binding | None]:
     """The binding of a model, and of its decoder if it has one.
 
-    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part.
+    Raises InputError for a tensor that is missing, has the wrong shape, or plays no part, UnsupportedError for one that
+    plays a part and holds no floats.
     """
     sides = [_Binder(spec, family.names, tensors, where)]
     if spec.decoder is not None and family.decoder is not None:
@@ -195,6 +201,12 @@ class _Binder:
                     f"tensor {tensor!r} has shape {list(shape)}",
                     where=self.where,
                     expected=f"{list(bound.shape())} by config.json, for {', '.join(role.name for role in bound.roles)}",
+                )
+            if self.tensors[tensor].dtype not in FLOATS:
+                raise UnsupportedError(
+                    f"tensor {tensor!r} holds {self.tensors[tensor].dtype}, quantised weights whose scale is not here",
+                    where=self.where,
+                    expected=", ".join(FLOATS),
                 )
             self.claimed.add(tensor)
         return bound

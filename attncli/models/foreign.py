@@ -23,9 +23,10 @@ from attncli.attention.hashing import bind
 from attncli.attention.mask import Causal, Everywhere, Mask
 from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import SQUARE, LayerTrace
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import InputError, UnsupportedError, first_sentence
 from attncli.inputs.token import Token, Tokenizer
 from attncli.models import run
+from attncli.models.families import MODEL_TYPES
 from attncli.models.model import Identity, Model
 
 ENGINE = "attn_stages"
@@ -168,7 +169,11 @@ def load_foreign(folder: Path, family: str, name: str, tokenizer: Tokenizer, *, 
             output_loading_info=True,
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise UnsupportedError(f"transformers cannot run this {family!r} model: {error}", where=str(folder)) from error
+        raise UnsupportedError(
+            f"transformers cannot run this {family!r} model: {first_sentence(error)}",
+            where=str(folder),
+            expected=f"a family that it knows, or one that runs natively: {', '.join(MODEL_TYPES)}",
+        ) from error
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = sorted(name for name in told["missing_keys"] if not name.startswith("pooler."))
     if missing:

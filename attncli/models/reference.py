@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import InputError, UnsupportedError, first_sentence
 
 Floats = np.ndarray[Any, Any]
 
@@ -57,7 +57,7 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
             trust_remote_code=False,
         ).eval()
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"transformers cannot load this checkpoint: {error}", where=str(folder)) from error
+        raise InputError(f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)) from error
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])

@@ -138,6 +138,14 @@ def test_the_comparison_fails_when_a_weight_is_another(name):
         assert not np.allclose(found, after, rtol=1e-10, atol=1e-11), role
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_grow_too_large_are_results_not_warnings() -> None:
+    block = Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": RMS})
+    roles = {name: (array * 1e30).astype(np.float32) for name, array in weights().items()}
+    hidden = np.random.default_rng(1).standard_normal((TOKENS, WIDTH)).astype(np.float32)
+    assert not np.isfinite(layer("numpy", block, roles, hidden).after).all()
+
+
 def test_the_blocks_differ_from_each_other():
     results = [np.array(loop(block, weights(gated=True), HIDDEN, memory=MEMORY)[1]).round(6).tobytes() for block in BLOCKS.values()]
     assert len(set(results)) == len(BLOCKS)

@@ -84,6 +84,13 @@ def test_a_config_with_other_sizes_is_refused(changed: Callable) -> None:
         attncli.load(changed("mistral", num_key_value_heads=3))
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "bool"])
+def test_quantised_numbers_are_no_weights(changed: Callable, kind: str) -> None:
+    name = "layers.1.mlp.up_proj.weight"
+    with pytest.raises(UnsupportedError, match=rf"'{name}' holds {kind}"):
+        attncli.load(changed("mistral", lambda tensors: {**tensors, name: tensors[name].astype(kind)}))
+
+
 @pytest.mark.parametrize("extra", ["layers.3.self_attn.q_proj.weight", "layers.0.self_attn.q_norm.weight", "adapter.weight"])
 def test_a_tensor_that_plays_no_part_is_refused(changed: Callable, extra: str) -> None:
     with pytest.raises(InputError, match="would play no part") as error:

@@ -129,6 +129,16 @@ def test_weights_of_another_family_are_not_filled_up(folder_of: Callable, tmp_pa
         attncli.load(tmp_path / "posing")
 
 
+def test_a_family_that_nobody_knows(folder_of: Callable, tmp_path: Path) -> None:
+    shutil.copytree(folder_of("mistral"), tmp_path / "unknown")
+    (tmp_path / "unknown" / "config.json").write_text(json.dumps({"model_type": "nobody"}))
+    with pytest.raises(UnsupportedError, match="`nobody`") as error:
+        attncli.load(tmp_path / "unknown")
+    assert len(error.value.what) < 250
+    assert "\n" not in error.value.what
+    assert "llama" in error.value.expected
+
+
 def test_options_that_transformers_has_no_use_for(folder_of: Callable) -> None:
     with pytest.raises(UnsupportedError, match="numpy"):
         attncli.load(folder_of("olmo"), backend="numpy")
