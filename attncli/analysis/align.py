@@ -1,7 +1,8 @@
-"""Which tokens of two texts correspond: the longest runs of equal tokens, in order."""
+"""Which tokens of two texts correspond: the longest runs of equal tokens, in order; the same tokens in another order, each with its own."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -9,7 +10,10 @@ from difflib import SequenceMatcher
 
 @dataclass(frozen=True)
 class Alignment:
-    """Positions that correspond: a[k] with b[k], both rising. only_a, only_b: positions without a partner."""
+    """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another order.
+
+    only_a, only_b: positions without a partner.
+    """
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -20,12 +24,18 @@ class Alignment:
 def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     """Align two texts by their tokens, as a line-by-line comparison of files does.
 
-    Each token has at most one partner and none crosses another. Equal texts align as they are.
+    Each token has at most one partner and none crosses another. Equal texts align as they are, and
+    texts of the same tokens in another order align token by token, equal ones in their order.
     Source: Ratcliff and Metzener, 1988, as in Python's difflib.
     """
     if list(a) == list(b):
         everything = tuple(range(len(a)))
         return Alignment(everything, everything, (), ())
+    if Counter(a) == Counter(b):
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for at in range(len(b) - 1, -1, -1):
+            places[b[at]].append(at)
+        return Alignment(tuple(range(len(a))), tuple(places[text].pop() for text in a), (), ())
     found = SequenceMatcher(None, list(a), list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + at, block.b + at) for block in found for at in range(block.size)]
     left, right = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)

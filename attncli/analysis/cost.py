@@ -23,6 +23,8 @@ from attncli.models.model import Model
 ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number."""
 ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
+BLOCKS = 256
+"""Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three times as many."""
 POINTS = 13
 """Lengths at which the growth is computed."""
 
@@ -88,8 +90,12 @@ def variants(sizes: Sizes) -> list[Document]:
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:
-    """The most keys that any block of `rows` query rows has to look at."""
-    ends = (span(mask, start, min(start + rows, n) - 1, n) for start in range(0, n, rows))
+    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the first, the last and some between."""
+    starts: Sequence[int] = range(0, n, rows)
+    if len(starts) > 3 * BLOCKS:
+        between = starts[BLOCKS : -BLOCKS : (len(starts) - 2 * BLOCKS) // BLOCKS]
+        starts = [*starts[:BLOCKS], *between, *starts[-BLOCKS:]]
+    ends = (span(mask, start, min(start + rows, n) - 1, n) for start in starts)
     return max(high - low for low, high in ends)
 
 

@@ -50,38 +50,49 @@ def order_document(models: Iterable[Model], text: str, tokens: Sequence[Token], 
     """Run the tokens as they are and in another order through each model, and compare every token's attention output with its own.
 
     order: for each new place the position of the token that moves there. A row's `equal` says whether
-    the largest difference is within float rounding. Raises InputError for an order that moves nothing.
+    the largest difference is within float rounding. Where ALiBi does not see a reversal, a further row moves
+    the first token to the end instead, which it does see. Raises InputError for an order that moves nothing.
     """
     if list(order) == list(range(len(tokens))):
         raise InputError("the other order is the same order", expected="at least two different tokens", hint="--tokenizer char")
-    moved = [replace(tokens[at], index=place) for place, at in enumerate(order)]
     document: Document = {}
     rows = []
+    back = list(order) == list(range(len(tokens)))[::-1]
     for model in models:
         document = document or header("attn.explain/1", model, text, tokens)
-        before, after = (_outputs(model, asked, layer) for asked in (tokens, moved))
-        difference = np.abs(after - before[list(order)]).max(axis=1)
-        greatest = int(difference.argmax())
-        tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
-        rows.append(
-            {
-                **{name: value for name, value in attention_part(model).items() if name in ("position", "mask", "dtype")},
-                "max_difference": float(difference[greatest]),
-                "token": int(order[greatest]),
-                "tolerance": tolerance,
-                "equal": bool(difference[greatest] <= tolerance),
-                "per_token": difference[np.argsort(order)],
-            }
-        )
+        rows.append(_row(model, tokens, order, layer))
+        if back and rows[-1]["position"] == "alibi" and rows[-1]["equal"] and len(tokens) > 2:
+            rows.append(_row(model, tokens, [*range(1, len(tokens)), 0], layer))
     return document | {
         "topic": "order",
         "layer": layer,
         "order": list(order),
-        "reversed": list(order) == list(range(len(tokens)))[::-1],
-        "moved": token_rows(moved),
+        "reversed": back,
+        "moved": token_rows(_moved(tokens, order)),
         "rows": rows,
         "warnings": [],
     }
+
+
+def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> Document:
+    """What one model makes of one order."""
+    before, after = (_outputs(model, asked, layer) for asked in (tokens, _moved(tokens, order)))
+    difference = np.abs(after - before[list(order)]).max(axis=1)
+    greatest = int(difference.argmax())
+    tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
+    return {
+        **{name: value for name, value in attention_part(model).items() if name in ("position", "mask", "dtype")},
+        "order": list(order),
+        "max_difference": float(difference[greatest]),
+        "token": int(order[greatest]),
+        "tolerance": tolerance,
+        "equal": bool(difference[greatest] <= tolerance),
+        "per_token": difference[np.argsort(order)],
+    }
+
+
+def _moved(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:
+    return [replace(tokens[at], index=place) for place, at in enumerate(order)]
 
 
 def _outputs(model: Model, tokens: Sequence[Token], layer: int) -> np.ndarray[Any, Any]:

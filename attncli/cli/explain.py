@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,10 @@ from attncli.cli import answer, explain_topics, picture, request
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
 from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat, option
 from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+ALIKE = 0.8
+"""How like a topic's name a word must be to be taken for a slip."""
 
 
 def text(
@@ -35,7 +40,7 @@ def text(
 
     attn explain "humpty dumpty sat on" --query on --d-model 512
 
-    attn explain --model minilm "The animal didn't cross …" --query it --layer 5 --head 11
+    attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512,
     attn explain matrix-softmax, attn explain order, attn explain metric NAME. A text that is
@@ -50,6 +55,9 @@ def text(
     how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)
+    meant = _topic_like(found.text)
+    if meant is not None:
+        environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
     tokens = request.tokens_of(loaded, found)
     layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
     head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
@@ -58,6 +66,11 @@ def text(
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at)
     picture.give([document], explain_screen, explain_rows, output, environment, how)
+
+
+def _topic_like(word: str) -> str | None:
+    """The topic that a word was probably meant to name, if any."""
+    return next(iter(get_close_matches(word, explain_topics.TOPICS, 1, ALIKE)), None)
 
 
 class TextCommand(GroupedCommand):
@@ -72,6 +85,13 @@ class TextOrTopic(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and args[0] in explain_topics.TOPICS
+        meant = None if named or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
+        if meant is not None:
+            raise UsageError(
+                f"attn explain has no topic {args[0]!r}",
+                expected=f"{', '.join(explain_topics.TOPICS)}, or one text in quotes",
+                hint=f"did you mean attn explain {meant}?",
+            )
         return super().parse_args(ctx, args if named else ["text", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -80,7 +100,8 @@ class TextOrTopic(TyperGroup):
 
 
 def _group() -> typer.Typer:
-    settings = {"help_option_names": ["-h", "--help"]}
+    # what is left over is refused by GroupedCommand, which knows what it probably is
+    settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
     group = typer.Typer(
         cls=TextOrTopic, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, context_settings=settings
     )

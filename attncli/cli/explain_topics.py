@@ -37,7 +37,11 @@ def softmax(
     attn explain softmax --temperature 0.5 -1 0 1
     """
     from attncli.analysis.worked import parse_scores, softmax_document
+    from attncli.cli.misuse import no_option
 
+    unknown = next((text for text in numbers or [] if text.startswith("--")), None)
+    if unknown is not None:  # what looks like an option comes as a number, so that -1 can be one
+        raise no_option(ctx, unknown.partition("=")[0])
     _give(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output, lang)
 
 

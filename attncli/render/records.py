@@ -40,7 +40,7 @@ def _dumps(value: Any) -> bytes:
 
     try:
         return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError:  # a lone surrogate or a big-endian array, for which orjson does not ask `default`
+    except TypeError:  # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
         return orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -62,8 +62,10 @@ def _plain_value(value: Any) -> Any:
 
 
 def _rewritten(value: Any) -> Any:
-    """The value with lone surrogates replaced and arrays as orjson takes them."""
+    """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers beyond 64 bits as floats."""
     match value:
+        case int() if not -(2**63) <= value < 2**64:
+            return float(value)
         case str():
             return _SURROGATE.sub("\ufffd", value)
         case dict():

@@ -133,8 +133,27 @@ def test_alignments_are_equal_tokens_in_order(a: list[str], b: list[str]) -> Non
     found = align(a, b)
     assert [a[at] for at in found.a] == [b[at] for at in found.b]
     assert list(found.a) == sorted(set(found.a))
-    assert list(found.b) == sorted(set(found.b))
+    if sorted(a) == sorted(b):
+        assert (found.only_a, found.only_b) == ((), ())
+        for letter in "abc":  # equal tokens keep their order
+            assert [right for left, right in zip(found.a, found.b, strict=True) if a[left] == letter] == [
+                at for at, text in enumerate(b) if text == letter
+            ]
+    else:
+        assert list(found.b) == sorted(set(found.b))
     assert sorted([*found.a, *found.only_a]) == list(range(len(a)))
     assert sorted([*found.b, *found.only_b]) == list(range(len(b)))
     if a == b:
         assert found.only_a == ()
+
+
+def test_the_same_tokens_in_another_order_are_compared_with_themselves() -> None:
+    """Without positions each token has the same weights and output wherever it stands."""
+    found = compared(run("one two three"), run("three one two"))
+    assert found["aligned"] == [[0, 1], [1, 2], [2, 0]]
+    assert found["only"] == {"a": [], "b": []}
+    assert abs(found["summary"]["max_difference"]) < 1e-14
+    for head in found["heads"]:
+        assert head["output_error"] < 1e-14
+    causal = compared(run("one two three", mask=Window(9, 0)), run("three one two", mask=Window(9, 0)))
+    assert abs(causal["summary"]["max_difference"]) > 0.1

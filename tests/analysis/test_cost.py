@@ -3,10 +3,11 @@
 import oracles
 import pytest
 
-from attncli.analysis.cost import Sizes, cost_document, growth, lengths, variants
+from attncli.analysis.cost import Sizes, cost_document, growth, lengths, reach, variants
 from attncli.analysis.timing import measure
 from attncli.arrays.backend import choose
 from attncli.attention.mask_spec import parse
+from attncli.attention.reach import span
 from attncli.errors import LimitError, UsageError
 from attncli.inputs.tokenize import tokenizer
 from attncli.models.toy import Settings, seeded_model
@@ -37,6 +38,19 @@ def test_memory_at_once_and_by_rows() -> None:
     assert found["full"]["streamed_bytes"] == 3 * 5 * 23 * 4
     assert found["window"]["streamed_bytes"] == 3 * 5 * (4 + 4) * 4
     assert found["rnn"]["streamed_bytes"] == 21 * 4
+
+
+@pytest.mark.parametrize("spec", ["none", "causal", "window:300", "window:7,9", "prefix:40", "chunk:100", "sinks:4,50", "padding:9"])
+def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
+    """Only some blocks are looked at; no query row of any other sees more."""
+    mask, n, rows = parse(spec), 4801, 3
+    every = [span(mask, start, min(start + rows, n) - 1, n) for start in range(0, n, rows)]
+    assert reach(mask, n, rows) == max(high - low for low, high in every)
+    looked: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attncli.analysis.cost.span", lambda mask, first, last, keys: (looked.append(first) or 0, 1))
+        reach(mask, 10**12, rows)
+    assert len(looked) < 4 * 256
 
 
 def test_what_must_wait() -> None:

@@ -46,8 +46,13 @@ def test_symmetric_alibi_cannot_see_a_reversal() -> None:
     model = made("alibi")
     tokens = model.encode("我爱你")
     document = order_document([model], "我爱你", tokens, reversed_order(tokens))
-    assert document["rows"][0]["equal"]
+    reversal, rotation = document["rows"]
+    assert reversal["equal"]
     assert document["reversed"]
+    assert rotation["order"] == [1, 2, 0]
+    assert not rotation["equal"]
+    alone = order_document([model], "我爱你", tokens, [1, 2, 0])["rows"]
+    assert [row["max_difference"] for row in alone] == [rotation["max_difference"]]
 
 
 def test_per_token_belongs_to_the_token() -> None:

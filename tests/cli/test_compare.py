@@ -43,6 +43,19 @@ def test_scaled_against_unscaled() -> None:
     assert document["differs"] == ["scale"]
 
 
+def test_rounding_is_not_drawn_as_a_difference() -> None:
+    """The same tokens in another order give the same weights up to float rounding, which is printed as what it is."""
+    answer = ask("compare", "我爱你", "你爱我", "--tokenizer", "char")
+    assert "the same tokens in another order" in answer.out
+    assert "only in" not in answer.out
+    assert "-0.00" not in answer.out
+    assert "+0.00" not in answer.out
+    drawn = answer.out.split("B − A\n")[1].split("\n\n")[0]
+    assert not {*drawn} & {*"-=≡+"}
+    broken = ask("compare", "我爱你", "你爱我", "--tokenizer", "char", "--position", "learned").out
+    assert {*"=█"} <= {*broken}
+
+
 def test_two_heads_are_one_pair() -> None:
     document = ask("compare", TEXT, "--head", "0", "--head", "3", "--num-heads", "4", "--json").json
     (head,) = document["heads"]
@@ -107,8 +120,23 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
 
 
 def test_a_text_may_be_no_possible_file_name() -> None:
-    for text in ("x" * 5000 + " y", "\x00 a y", "\ud800 y", "y.json"):
+    for text in ("x" * 5000 + " y", "\x00 a y", "\ud800 y", "is y.json"):
         assert ask("compare", text, f"y {text}", "--json").code == 0
+
+
+@pytest.mark.parametrize("missing", ["before.safetensors", "before.json", "folder/x.npz"])
+def test_a_missing_file_is_no_text(missing: str) -> None:
+    answer = ask("compare", missing, "after that", "--json")
+    assert (answer.code, answer.out) == (3, "")
+    assert missing in answer.err
+
+
+def test_a_saved_run_is_compared_with_saved_runs(tmp_path: Path) -> None:
+    saved = tmp_path / "run.json"
+    saved.write_text(ask("run", TEXT, "--json").out)
+    answer = ask("compare", str(saved), TEXT)
+    assert (answer.code, answer.out) == (3, "")
+    assert "saved runs only" in answer.err
 
 
 @pytest.mark.parametrize("held", ["", "[1]", '{"schema": "attn.heads/1"}', '{"schema": "attn.run/1"}', "{"])

@@ -11,7 +11,8 @@ from attncli.render.schema import SCHEMAS
 
 
 @pytest.mark.parametrize(
-    "question", [(), ("-n", "1"), ("-n", "7", "--mask", "window:2,2|global:0"), ("-n", "1000000"), ("--dtype", "bfloat16")]
+    "question",
+    [(), ("-n", "1"), ("-n", "7", "--mask", "window:2,2|global:0"), ("-n", "1000000"), ("-n", "1000000000"), ("--dtype", "bfloat16")],
 )
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("cost", *question, "--json").json

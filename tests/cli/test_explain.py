@@ -156,7 +156,7 @@ def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:
         ((TEXT, "--query", "off"), 3), ((TEXT, "--layer", "1"), 3), ((TEXT, "--head", "0-1", "--num-heads", "2"), 2),
         ((TEXT, "--show", "no"), 2),
         (("softmax", "x"), 3), (("softmax", "1", "--temperature", "0"), 2), (("scaling", "--d-k", "0"), 2), (("metric", "entrpy"), 2),
-        (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax", "--temprature", "2"), 3),
+        (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax", "--temprature", "2"), 2),
     ],
 )  # fmt: skip
 def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:
@@ -184,3 +184,27 @@ def test_help_names_the_topics() -> None:
     for topic in ("softmax", "scaling", "matrix-softmax", "order", "metric"):
         assert topic in found
         assert ask("explain", topic, "--help").code == 0
+
+
+def test_a_slip_in_a_topics_name_is_noticed() -> None:
+    wrong = ask("explain", "sotfmax", "2.0", "1.0")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "did you mean attn explain softmax?" in wrong.err
+    assert "did you mean attn explain metric?" in ask("explain", "metrics", "entropy").err
+    alone = ask("explain", "scalling")
+    assert alone.code == 0
+    assert "the topic is attn explain scaling" in alone.err
+    assert "topic" not in ask("explain", TEXT).err
+
+
+def test_softmax_takes_negative_numbers_and_still_knows_its_options() -> None:
+    wrong = ask("explain", "softmax", "--temprature", "2", "1")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "attn explain softmax has no option --temprature" in wrong.err
+    assert "did you mean --temperature?" in wrong.err
+
+
+def test_words_without_their_quotes_are_put_into_them() -> None:
+    answer = ask("explain", "humpty", "dumpty", "sat")
+    assert answer.code == 2
+    assert "try: attn explain 'humpty dumpty sat'" in answer.err

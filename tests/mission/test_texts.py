@@ -154,14 +154,17 @@ def test_13_what_a_word_looks_at() -> None:
 
 def test_15_order_is_not_seen_without_positions() -> None:
     document = ask("explain", "order", "我爱你", "你爱我", "--tokenizer", "char", "--json").json
-    found = {(row["position"], row["mask"]): row for row in document["rows"]}
+    found = {(row["position"], row["mask"]): row for row in document["rows"] if row["order"] == [2, 1, 0]}
     assert found["none", "none"]["equal"]
     assert found["none", "none"]["max_difference"] < 1e-5
     for broken in (("sinusoidal", "none"), ("learned", "none"), ("rope", "none"), ("none", "causal")):
         assert not found[broken]["equal"]
         assert found[broken]["max_difference"] > 0.1
-    # ALiBi sees distances, which reading backwards keeps; any other order it does see
+    # ALiBi sees distances, which reading backwards keeps; another order it does see, and that is shown beside it
     assert found["alibi", "none"]["equal"]
+    (broken_too,) = [row for row in document["rows"] if row["order"] != [2, 1, 0]]
+    assert (broken_too["position"], broken_too["order"], broken_too["equal"]) == ("alibi", [1, 2, 0], False)
+    assert broken_too["max_difference"] > 100 * broken_too["tolerance"]
     moved = ask("explain", "order", "我爱你", "爱我你", "--tokenizer", "char", "--json").json
     assert {row["position"]: row["equal"] for row in moved["rows"] if row["mask"] == "none"}["alibi"] is False
 

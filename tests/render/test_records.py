@@ -51,6 +51,10 @@ def test_one_member_per_line_and_one_line() -> None:
     assert ndjson_line({"a": "x\ny"}) == b'{"a":"x\\ny"}\n'
 
 
+def test_whole_numbers_beyond_64_bits_are_numbers() -> None:
+    assert json.loads(json_bytes({"a": [10**21, 2**64 - 1, -(2**63), True]})) == {"a": [1e21, 2**64 - 1, -(2**63), True]}
+
+
 def test_lone_surrogates_are_replaced() -> None:
     for write in (json_bytes, ndjson_line):
         data = write({"text\udc80": "a\ud800b", "list": ["\udfff", {"k": ("\udc01",)}], "fine": "👍"})

@@ -97,7 +97,8 @@ PHRASES = {
     "order.differs": "differs",
     "order.said": "Without a position encoding or a mask, permuting the tokens permutes the outputs and changes nothing else.",
     "order.alibi": (
-        "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; any other order it does see."
+        "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else: another order it does see, "
+        "as its second row shows."
     ),
     "order.position": "position",
     "order.mask": "mask",
@@ -176,8 +177,8 @@ PHRASES = {
     "cost.growth": "growth of multiply-adds over n",
     "cost.growth.note": "both axes logarithmic; the line marks n",
     "cost.crossing": (
-        "From n = {0} on, full attention takes more multiply-adds than a recurrent network of width {1}, but none of them have "
-        "to wait for each other."
+        "From n = {0} on, full attention takes more multiply-adds than a recurrent network of width {1}, but it computes all "
+        "tokens at once, where the network takes n steps one after the other."
     ),
     "cost.layers": "attention of {0} by layer",
     "cost.layers.note": "feed-forward parts not counted",

@@ -146,6 +146,7 @@ ORDER = record(
                     "position": TEXT,
                     "mask": TEXT,
                     "dtype": TEXT,
+                    "order": described(listed(COUNT), "For each new place the position of the token that moves there."),
                     "max_difference": NUMBER,
                     "token": COUNT,
                     "tolerance": described(NUMBER, "What float rounding may make of equal outputs."),

@@ -81,7 +81,8 @@ def _aligned(document: Document, view: View) -> list[Lines]:
     """Which tokens are compared, where not all are."""
     only = document["only"]
     if not only["a"] and not only["b"]:
-        return []
+        moved = any(left != right for left, right in document["aligned"])
+        return [remark("the same tokens in another order: each is compared with itself, in the order of A", view)] if moved else []
     found = [remark(f"compared: {counted(len(document['aligned']), 'token')} that both texts have", view)]
     for letter in "ab":
         if only[letter]:
@@ -105,7 +106,7 @@ def _heads(document: Document, view: View) -> Lines:
         rows.append(
             [
                 _pair(head, view),
-                f"{most['value']:+.{view.precision}f}",
+                _signed(most["value"], view),
                 _link(most, texts, view),
                 f"{head['mean_difference']:.{view.precision + 1}f}",
                 _number(head["js"], view, 1),
@@ -121,7 +122,7 @@ def _heads(document: Document, view: View) -> Lines:
     said += ["output error: |O_B − O_A| / |O_A|"] if error else []
     said += ["elsewhere: mean weight on tokens that the other text lacks"] if outside else []
     summary = document["summary"]
-    largest, mean = f"{summary['max_difference']:+.{view.precision}f}", f"{summary['mean_difference']:.{view.precision + 1}f}"
+    largest, mean = _signed(summary["max_difference"], view), f"{summary['mean_difference']:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary['js'], view, 1)}"
     cost = _cost(heads, view) if {"mask", "hashing"} & {*document["differs"]} and "text" not in document["differs"] else Lines()
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
@@ -134,6 +135,12 @@ def _cost(heads: Sequence[Document], view: View) -> Lines:
     if not held or a == b:
         return Lines()
     return remark(f"pairs: A {a:,}, B {b:,}: B computes {b / a:.1%} of A's, {1 - b / a:.1%} saved" if a else "", view)
+
+
+def _signed(value: float, view: View) -> str:
+    """A difference with its sign; one too small for the digits that are shown as a power of ten, such as `-6e-08`."""
+    text = f"{value:+.{view.precision}f}"
+    return text if value == 0 or text.strip("+-0.") else f"{value:+.0e}"
 
 
 def _number(value: float | None, view: View, more: int = 0) -> str:
@@ -165,7 +172,8 @@ def _maps(document: Document, view: View) -> Lines:
     shown = _drawn(document, view, MAPPED)
     weights = [as_matrix(head[key]) for head in shown for key in ("weights_a", "weights_b")]
     most = max((float(np.nanmax(values)) for values in weights if np.isfinite(values).any()), default=1.0)
-    far = max(abs(head["max_difference"]["value"]) for head in shown) or 1.0
+    # differences that print as 0.00 are not drawn as if they were large
+    far = max(max(abs(head["max_difference"]["value"]) for head in shown), 10.0**-view.precision)
     slot = max((view.width - 6) // 3, 8)
     blocks = []
     for head in shown:
@@ -215,7 +223,7 @@ def _moved(document: Document, view: View) -> Lines:
             f"{one['query']} {_link(one, texts, view).split(arrow)[0]}{arrow}{one['key']} {_link(one, texts, view).split(arrow)[1]}",
             f"{one['a']:.{view.precision}f}",
             f"{one['b']:.{view.precision}f}",
-            f"{one['difference']:+.{view.precision}f}",
+            _signed(one["difference"], view),
         ]
         for one in document["moved"]
     ]

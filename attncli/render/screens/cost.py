@@ -77,8 +77,8 @@ def _variants(document: Document, view: View) -> Lines:
             _count(variant["pairs"], view) if variant["pairs"] else "-",
             _count(variant["multiply_adds"], view),
             f"{variant['multiply_adds'] / full['multiply_adds']:.4g}" + spell("×", ascii=view.ascii),
-            f"{variant['steps']:,}",
-            "-" if variant["path"] is None else f"{variant['path']:,}",
+            _steps(variant["steps"]),
+            "-" if variant["path"] is None else _steps(variant["path"]),
             spell(variant["grows"] or "", ascii=view.ascii),
         ]
         for variant in document["variants"]
@@ -196,7 +196,11 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
 
 def _count(value: int, view: View) -> str:
     """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be read so."""
-    return f"{value:,}" if value < (10**12 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
+    return f"{value:,}" if value < (10**10 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
+
+
+def _steps(value: int) -> str:
+    return f"{value:,}" if value < 10**8 else f"{value:.2e}"
 
 
 def _bytes(value: int) -> str:

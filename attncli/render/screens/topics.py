@@ -73,18 +73,19 @@ def scaling_screen(document: Document, view: View) -> Lines:
     shown = [
         [
             say(view, "scaling.uniform") if row["scale"] == "uniform" else _scaled(row["scale"], document, view, "softmax"),
-            *(_fixed(row[name], view) for name in ("largest", "entropy", "gradient")),
+            _fixed(row["largest"], view),
             bar(row["largest"], max(min(view.width - 64, 24), 0), ascii=view.ascii),
+            *(_fixed(row[name], view) for name in ("entropy", "gradient")),
         ]
         for row in document["softmax"]
     ]
-    head = ["", say(view, "largest"), say(view, "entropy"), say(view, "gradient"), ""]
+    head = ["", say(view, "largest"), "", say(view, "entropy"), say(view, "gradient")]
     note = say(view, "scaling.softmax.note", document["queries"])
     softmax = table(
         head,
         shown,
         view,
-        align=["left", "right", "right", "right", "left"],
+        align=["left", "right", "left", "right", "right"],
         title=say(view, "scaling.softmax", document["keys"]),
         note=note,
     )
@@ -127,21 +128,30 @@ def order_screen(document: Document, view: View) -> Lines:
         fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
         for name, words in (("order.from", texts), ("order.to", after))
     ]
-    columns = [say(view, f"order.{name}") for name in ("position", "mask", "greatest", "where", "verdict")]
+    several = any(row["order"] != document["order"] for row in document["rows"])
+    columns = [say(view, f"order.{name}") for name in ("position", "mask", *(["to"] if several else []), "greatest", "where", "verdict")]
     rows = [
         [
             row["position"],
             row["mask"],
+            *([cut(label(gap.join(texts[at] for at in row["order"]), ascii=view.ascii), 16, ascii=view.ascii)] if several else []),
             f"{row['max_difference']:.{max(view.precision - 1, 1)}e}",
             f"{row['token']} {cut(label(texts[row['token']], ascii=view.ascii), 12, ascii=view.ascii)}",
             say(view, "order.same" if row["equal"] else "order.differs"),
         ]
         for row in document["rows"]
     ]
-    body = table(columns, rows, view, align=["left", "left", "right"], title=say(view, "order"), note=say(view, "order.note"))
+    body = table(
+        columns,
+        rows,
+        view,
+        align=["left", "left", *(["left"] if several else []), "right"],
+        title=say(view, "order"),
+        note=say(view, "order.note"),
+    )
     equal = {(row["position"], row["mask"]) for row in document["rows"] if row["equal"]}
     told = [say(view, "order.said")] if ("none", "none") in equal else []
-    told += [say(view, "order.alibi")] if ("alibi", "none") in equal and document["reversed"] else []
+    told += [say(view, "order.alibi")] if several else []
     return spaced((header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told)))))
 
 
@@ -196,9 +206,10 @@ def _matrix_rows(document: Document) -> Iterable[list[object]]:
 
 
 def _order_rows(document: Document) -> Iterable[list[object]]:
-    yield ["position", "mask", "max_difference", "token", "tolerance", "equal"]
+    yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document["rows"]:
-        yield [row[name] for name in ("position", "mask", "max_difference", "token", "tolerance", "equal")]
+        told = [row[name] for name in ("max_difference", "token", "tolerance", "equal")]
+        yield [row["position"], row["mask"], " ".join(map(str, row["order"])), *told]
 
 
 def _metric_rows(document: Document) -> Iterable[list[object]]:
