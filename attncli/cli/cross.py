@@ -49,7 +49,9 @@ def cross(
 
     attn cross "the black cat" "le chat noir dort"
 
-    attn cross --model FOLDER "Das Haus ist klein" "The house is small"   (an encoder-decoder: t5, bart, marian)
+    With an encoder-decoder (t5, bart, marian) the decoder's text looks at the encoder's:
+
+    attn cross --model FOLDER "Das Haus ist klein" "The house is small"
     """
     from attncli.analysis.crossing import cross_document, cross_numbers
     from attncli.render.records import estimate_bytes

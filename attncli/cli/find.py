@@ -46,7 +46,7 @@ def find(
 
     attn find "The animal didn't cross the street because it was too tired" --from it --to animal
 
-    attn find --model minilm "The animal didn't cross …" --from it --to animal --top 5
+    attn find --model minilm "The animal was too tired, so it slept" --from it --to animal --top 5
     """
     from attncli.render.screens.find import PARTS, find_rows, find_screen
 

@@ -79,7 +79,7 @@ def heads(
 
     attn heads "The animal didn't cross the street" --metric all --sort entropy:asc --top 3
 
-    attn heads --model minilm --exclude first,special --renormalise --labels "The animal didn't cross …"
+    attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
     from attncli.render.screens.heads import PARTS, heads_rows, heads_screen
 

@@ -55,7 +55,7 @@ def run(
 
     attn run "humpty dumpty sat on" --query on --mask causal
 
-    attn run --model minilm "The animal didn't cross …" --query it --json
+    attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
     from attncli.render.screens.run import PARTS, run_rows, run_screen
 

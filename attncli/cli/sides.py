@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attncli.cli.options import ATTENTION, COMPUTE, MODEL, AttentionOptions, ComputeOptions, ModelOptions, option
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,17 @@ WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 
 def sorted_out(arguments: Sequence[str], asked: SideOptions) -> tuple[list[str], SideOptions]:
-    """The texts among the arguments, and the options with those that are weight files or checkpoint folders."""
+    """The texts among the arguments, and the options with those that are weight files or checkpoint folders.
+
+    Raises InputError for what is written like a file but cannot be one side: it is no text that anyone means.
+    """
     files = [text for text in arguments if text.endswith(WEIGHT_FILES) and is_there(text)]
     folders = [text for text in arguments if is_there(f"{text}/config.json")]
     texts = [text for text in arguments if text not in (*files, *folders)]
+    for text in texts:
+        if text.endswith((*WEIGHT_FILES, ".json")) and not any(map(str.isspace, text)):
+            told = "a saved run is compared with saved runs only" if is_there(text) else "there is no such file"
+            raise InputError(told, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)")
     weights = [*(asked.weights or ()), *map(Path, files)] or None
     models = [*(asked.model or ()), *folders] or None
     return texts, replace(asked, weights=weights, model=models)
