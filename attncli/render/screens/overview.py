@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.render.links import links
 from attncli.render.lines import Lines
+from attncli.render.links import links
 from attncli.render.matrix import matrix
 from attncli.render.safe import safe
 from attncli.render.view import View
