@@ -208,7 +208,8 @@ class Embedding:
     to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
     scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
     from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
-    entries, "halves" with all sines before all cosines.
+    entries, "halves" with all sines before all cosines. padding: the id of a token that is counted
+    out of the positions and takes the row of its own number; None where every token has a position.
     types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
     """
 
@@ -217,6 +218,7 @@ class Embedding:
     scale: float = 1.0
     positions: Literal["learned", "sinusoidal", "halves"] | None = None
     position_offset: int = 0
+    padding: int | None = None
     types: int = 0
     norm: Norm | None = None
 

@@ -36,7 +36,7 @@ class CheckpointStore:
         positions = [token.index for token in tokens]
         match embedding.positions:
             case "learned":
-                x = x + self._rows(backend, "positions.weight", [embedding.position_offset + place for place in positions])
+                x = x + self._rows(backend, "positions.weight", self._places(tokens))
             case "sinusoidal":
                 x = x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
             case "halves":
@@ -101,6 +101,17 @@ class CheckpointStore:
 
     def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
         return backend.array(self.checkpoint.read_rows(self.binding.outer[role].tensors[0], rows, backend.dtype))
+
+    def _places(self, tokens: Sequence[Token]) -> list[int]:
+        """The row of the position table for each token."""
+        embedding, passed, found = self.spec.embedding, 0, []
+        for token in tokens:
+            if embedding.padding is not None and token.id == embedding.padding:
+                passed += 1
+                found.append(embedding.padding)
+            else:
+                found.append(embedding.position_offset + token.index - passed)
+        return found
 
     def _id(self, token: Token) -> int:
         if token.id is None or not 0 <= token.id < self.spec.vocabulary:

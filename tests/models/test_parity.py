@@ -200,6 +200,13 @@ def test_negative_controls(name: str, knob: str, turn: Callable[[Spec], Spec], f
     assert max(pair.apart for pair in found) > 1e-6
 
 
+@pytest.mark.parametrize(("name", "padding"), [("roberta", 1), ("xlm-roberta", 0)])
+def test_a_padding_token_in_the_text_is_not_counted(name: str, padding: int, folder_of: Callable, expected: Callable) -> None:
+    ids = (7, 3, padding, 50, padding, 28)
+    model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
+    assert max(pair.apart for pair in pairs(model, expected(name, ids), ids)) < 1e-10
+
+
 def test_a_head_taken_for_another_is_noticed(folder_of: Callable, expected: Callable) -> None:
     model = attncli.load(folder_of("llama"), backend="numpy", dtype="float64")
     found = [pair for pair in pairs(model, expected("llama")) if pair.what.startswith("layer 0 head")]

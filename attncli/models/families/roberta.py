@@ -13,14 +13,14 @@ NAMES = replace(bert.NAMES, prefixes=("roberta.",), ignored=(*bert.TASK_HEADS, "
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a RoBERTa; rows 0 to the padding id of its position table are never used."""
+    """The Spec of a RoBERTa; rows below the padding id of its position table are never used."""
     base = bert.spec(config)
-    unused = config.whole("pad_token_id", default=1, least=0) + 1
+    padding = config.whole("pad_token_id", default=1, least=0)
     return replace(
         base,
         family="roberta",
-        embedding=replace(base.embedding, position_offset=unused),
-        max_positions=(base.max_positions or 0) - unused,
+        embedding=replace(base.embedding, position_offset=padding + 1, padding=padding),
+        max_positions=(base.max_positions or 0) - padding - 1,
     )
 
 
