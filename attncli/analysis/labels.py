@@ -1,7 +1,8 @@
 """Labels: what a head looks like, each from one score with a stated threshold; a head may have several.
 
 A label needs its score to reach the threshold and to be `MARGIN` times what uniform attention
-would score over the same keys, so that short texts, where everything is near, label nothing.
+would score over the same keys, and to be taken over `LEAST_ROWS` rows, so that short texts, where everything
+is near, label nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from attncli.analysis.measure import Measured
 from attncli.analysis.metrics import OFFSETS
 
 MARGIN = 1.5
+LEAST_ROWS = 4
+"""Fewer query rows than this earn no label: two tokens at a fixed offset are no habit."""
 BROAD = 0.9
 
 
@@ -71,25 +74,17 @@ def labels_of(measured: Mapping[str, Measured], head: int, *, repeats: Mapping[s
     """
     found = []
     for label in LABELS.values():
-        score, baseline, detail = _score(label.score, measured, head, repeats or {})
-        if np.isnan(score) or score < label.threshold:
+        if label.score.startswith("repeats_"):
+            score = (repeats or {}).get(label.score, np.nan)
+            if score >= label.threshold:
+                found.append(Labelled(label.name, score, label.threshold))
             continue
-        if label.name == "broad" or score >= MARGIN * baseline:
-            found.append(Labelled(label.name, score, label.threshold, detail))
+        names = OFFSETS if label.score == "positional" else (label.score,)
+        known = [(float(measured[name].value[head]), name) for name in names if measured[name].rows[head] >= LEAST_ROWS]
+        value, name = max(known, default=(np.nan, ""))
+        if value >= label.threshold and (label.name == "broad" or value >= MARGIN * measured[name].baseline[head]):
+            found.append(Labelled(label.name, value, label.threshold, name.removeprefix("offset") if name in OFFSETS else ""))
     return found
-
-
-def _score(name: str, measured: Mapping[str, Measured], head: int, repeats: Mapping[str, float]) -> tuple[float, float, str]:
-    if name.startswith("repeats_"):
-        return repeats.get(name, np.nan), 0.0, ""
-    if name == "positional":
-        offsets = [(float(measured[each].value[head]), each) for each in OFFSETS]
-        known = [pair for pair in offsets if not np.isnan(pair[0])]
-        if not known:
-            return np.nan, 0.0, ""
-        value, best = max(known)
-        return value, float(measured[best].baseline[head]), best.removeprefix("offset")
-    return float(measured[name].value[head]), float(measured[name].baseline[head]), ""
 
 
 def rows(labels: Sequence[Labelled]) -> list[dict[str, object]]:

@@ -87,9 +87,17 @@ def test_sequences_are_seeded_and_repeat_once() -> None:
 
 
 def test_short_texts_label_nothing_by_nearness_alone() -> None:
-    even = np.full((1, 2, 2), 0.5)
-    measured = measure(even, metrics=NEEDED, special=[False] * 2, punctuation=[False] * 2)
+    even = np.full((1, 5, 5), 0.2)
+    measured = measure(even, metrics=NEEDED, special=[True] + [False] * 4, punctuation=[False] * 5)
     assert [one.name for one in labels_of(measured, 0)] == ["broad"]
+
+
+def test_few_rows_label_nothing() -> None:
+    for count, expected in ((4, []), (5, ["first-token sink"])):
+        weights = np.zeros((1, count, count))
+        weights[..., 0] = 1
+        measured = measure(weights, metrics=NEEDED, special=[False] * count, punctuation=[False] * count)
+        assert [one.name for one in labels_of(measured, 0)] == expected
 
 
 def test_documents_hold_score_and_threshold() -> None:

@@ -12,7 +12,7 @@ from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
-from attncli.render.safe import cut, label
+from attncli.render.safe import cells, cut, label
 from attncli.render.screens.across import ACROSS, across_part
 from attncli.render.screens.grid import grid_part, stated
 from attncli.render.screens.header import header, tokens_part
@@ -140,11 +140,13 @@ def metrics_part(document: Document, view: View) -> Lines:
     align = ["right"] * (len(names) + 2)
     numbers, words = [at for at in kept if at < len(names) + 2], [at for at in kept if at >= len(names) + 2]
     named = [at for at in kept if at < 2]
-    groups = [[*numbers, *words]] if view.width >= NARROW + LABELS * labelled else [numbers, [*named, *words]]
+    groups = _fitting(named, [at for at in numbers if at not in named], columns, rows, view)
+    beside = len(groups) == 1 and view.width >= NARROW + LABELS * labelled
+    groups = [[*groups[0], *words]] if beside else [*groups, [*named, *words]]
     bodies = [
         table(
             [columns[at] for at in group],
-            [[row[at] for at in group] for row in (rows if number == 0 else rows[: len(heads)])],
+            [[row[at] for at in group] for row in (rows[: len(heads)] if group[-1] in words and not beside else rows)],
             view,
             align=[align[at] for at in group if at < len(align)],
             title="" if number else "metrics",
@@ -154,6 +156,19 @@ def metrics_part(document: Document, view: View) -> Lines:
     ]
     said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
     return stack((bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:])))
+
+
+def _fitting(
+    named: Sequence[int], numbers: Sequence[int], columns: Sequence[str], rows: Sequence[Sequence[str]], view: View
+) -> list[list[int]]:
+    """The columns of numbers in groups that fit the view, each after the columns that name the head."""
+    widths = {at: 2 + max(cells(row[at]) for row in (columns, *rows)) for at in (*named, *numbers)}
+    groups = [[*named]]
+    for at in numbers:
+        if sum(widths[each] for each in groups[-1]) + widths[at] - 2 > view.width and len(groups[-1]) > len(named):
+            groups.append([*named])
+        groups[-1].append(at)
+    return groups
 
 
 def _moved(document: Document, view: View) -> Lines:
