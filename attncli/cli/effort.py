@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
 def effort(models: Sequence[Model], started: float) -> str:
     """Weights read or drawn, backend, peak memory and seconds, in one line. started: of `perf_counter`, when the command began."""
+    from attncli.models.machine import peak_memory
     from attncli.render.numbers import size_words
 
     parts = []
@@ -24,13 +24,3 @@ def effort(models: Sequence[Model], started: float) -> str:
     if peak is not None:
         parts.append(f"{size_words(peak)} of memory at the peak")
     return "; ".join((*parts, f"{perf_counter() - started:.2f} s"))
-
-
-def peak_memory() -> int | None:
-    """The most bytes that this process has held in memory so far, Python and libraries included; None where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return held if sys.platform == "darwin" else held * 1024

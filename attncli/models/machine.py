@@ -30,12 +30,15 @@ def free_memory(root: Path = Path("/")) -> Free:
     return min(found, key=lambda free: free.bytes, default=Free(UNKNOWN, "an assumption: this system does not say"))
 
 
-def peak_memory(root: Path = Path("/")) -> int:
-    """The most memory that this process has had resident, in bytes."""
+def peak_memory(root: Path = Path("/")) -> int | None:
+    """The most memory that this process has had resident, in bytes, libraries included; None where the system does not say."""
     peak = _status(root).get("VmHWM")
     if peak is not None:
         return peak
-    import resource
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
 
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024

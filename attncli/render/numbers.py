@@ -44,7 +44,7 @@ def root_of(scale: float, d_k: int, d_model: int) -> str:
 
 def size_words(count: int) -> str:
     """Bytes in words, such as `90.9 MB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, size in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
     return f"{count} bytes"

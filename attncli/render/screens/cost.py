@@ -10,6 +10,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import bar
+from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
 from attncli.render.screens.header import warning
@@ -22,7 +23,6 @@ PARTS = ("variants", "memory", "growth", "layers", "measured")
 """Every part, in the order of the screen."""
 ROOMY = 76
 """Cells from which on large numbers are written out."""
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def cost_screen(document: Document, view: View) -> Lines:
@@ -105,8 +105,8 @@ def _memory(document: Document, view: View) -> Lines:
     rows = [
         [
             _name(variant),
-            _bytes(variant["score_bytes"]),
-            _bytes(variant["streamed_bytes"]),
+            size_words(variant["score_bytes"]),
+            size_words(variant["streamed_bytes"]),
             f"{variant['score_bytes'] / variant['streamed_bytes']:,.1f}" + spell("×", ascii=view.ascii),
         ]
         for variant in document["variants"]
@@ -164,7 +164,7 @@ def _layer_cells(layer: Document, view: View) -> list[str]:
     return [
         _count(layer["multiply_adds"], view),
         _count(layer["projections"], view),
-        *(_bytes(layer[f"{name}_bytes"]) for name in ("score", "streamed", "cache")),
+        *(size_words(layer[f"{name}_bytes"]) for name in ("score", "streamed", "cache")),
     ]
 
 
@@ -201,15 +201,6 @@ def _count(value: int, view: View) -> str:
 
 def _steps(value: int) -> str:
     return f"{value:,}" if value < 10**8 else f"{value:.2e}"
-
-
-def _bytes(value: int) -> str:
-    size = float(value)
-    for unit in UNITS:
-        if size < 1024 or unit == UNITS[-1]:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return ""
 
 
 def _seconds(value: float) -> str:
