@@ -120,7 +120,7 @@ def heads_document(
 ) -> Document:
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
 
-    `average` is the mean of the chosen heads' weights of the last layer that ran. repeats: scores of
+    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats: scores of
     random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
     n × n then, and maps are pooled. progress: told the share done, where rows are given.
     """
@@ -151,6 +151,7 @@ def heads_document(
     empty: list[Document] = []
     warnings: list[str] = notes(model)
     average: np.ndarray[Any, Any] | None = None
+    spread: list[float] = []
     keep = ("weights", "entropy") if rows is not None else ("masked", "weights")
     for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
         heads = _chosen(model, wanted, trace.layer)
@@ -167,6 +168,7 @@ def heads_document(
             elif words is None:
                 weights = model.backend.numpy(trace.stages["weights"])[heads]  # a learned extra key keeps its column
             average = weights.mean(0)
+            spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
             moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
         warnings += overflow(model.backend, trace)
         parts = now.parts(wanted, repeats)
@@ -177,9 +179,17 @@ def heads_document(
         empty += [row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row["head"] in heads]
     if wanted.sort is not None:
         found.sort(key=lambda part: _order(part["sorted_by"], rising=wanted.rising))
-    held = {"weights": average} if wanted.maps and average is not None else None
+    held = {"weights": average, "entropy": spread[0], "heads_entropy": float(np.mean(spread[1:]))} if wanted.maps and spread else None
     document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": warnings, **_stated(model, wanted)}
     return document if across is None else document | across.parts(model, list(layers), wanted.heads)
+
+
+def _entropy(weights: np.ndarray[Any, Any]) -> float:
+    """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
+    found = np.asarray(weights, np.float64)
+    terms = found * np.log(np.where(found > 0, found, 1.0))
+    rows = found.sum(-1) > 0
+    return float(-terms.sum(-1)[rows].mean()) + 0.0 if rows.any() else 0.0
 
 
 def _stated(model: Model, wanted: Compared) -> Document:

@@ -56,6 +56,12 @@ def test_rounding_is_not_drawn_as_a_difference() -> None:
     assert {*"=█"} <= {*broken}
 
 
+def test_more_pairs_are_not_saved() -> None:
+    more = ask("compare", "a b", "--mask", "causal", "--mask", "none").out
+    assert "pairs: A 3, B 4: B computes 133.3% of A's, 33.3% more" in more
+    assert "saved" not in more
+
+
 def test_two_heads_are_one_pair() -> None:
     document = ask("compare", TEXT, "--head", "0", "--head", "3", "--num-heads", "4", "--json").json
     (head,) = document["heads"]

@@ -121,7 +121,12 @@ def test_8_what_averaging_loses() -> None:
     def entropy(rows: np.ndarray) -> float:
         return float(-(rows * np.log(rows)).sum(axis=1).mean())
 
-    assert entropy(mean) > max(entropy(np.array(head["weights"])) for head in document["heads"])
+    each = [entropy(np.array(head["weights"])) for head in document["heads"]]
+    assert entropy(mean) > max(each)
+    assert document["average"]["entropy"] == pytest.approx(entropy(mean), abs=1e-5)
+    assert document["average"]["heads_entropy"] == pytest.approx(np.mean(each), abs=1e-5)
+    screen = " ".join(ask("heads", STREET).out.split())
+    assert f"average: entropy {entropy(mean):.2f} nats, its heads {np.mean(each):.2f} on their own" in screen
 
 
 def test_12_scale_variants() -> None:

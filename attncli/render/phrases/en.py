@@ -13,7 +13,9 @@ PHRASES = {
     "similarity.note": "S = Q·Kᵀ · entry by entry q_i × k_i, then their sum",
     "shown.dims": "dimensions 0–{0} of {1} shown; --full shows all",
     "shown.keys": "the {0} keys with the largest weights of {1} shown; --top N or --full shows more",
+    "shown.keys.one": "the {0} key with the largest weight of {1} shown; --top N or --full shows more",
     "others": "{0} others",
+    "others.one": "{0} other",
     "rest.dims": "{0} more",
     "scores": "scores of {0}",
     "scores.note": "s = q·k × {0}",
@@ -46,15 +48,16 @@ PHRASES = {
     "column.scaled": "× scale",
     # softmax of numbers
     "numbers": "softmax of {0} numbers",
+    "numbers.one": "softmax of {0} number",
     "numbers.note": "w = exp(s) / sum of exp(s)",
     "numbers.temperature": "softmax of {0} numbers at temperature {1}",
+    "numbers.temperature.one": "softmax of {0} number at temperature {1}",
     "numbers.temperature.note": "s = score / {0}; w = exp(s) / sum of exp(s)",
     "numbers.shift": (
         "The maximum, {0}, may be subtracted from every score: numerator and sum shrink by the same factor exp({0}), and nothing overflows."
     ),
     "numbers.overflow": "exp of {0} is too large for any float: only the subtracted form can be computed.",
     "numbers.facts": "largest weight {0} · entropy {1} nats of at most {2} · gradient norm {3}",
-    "numbers.rounding": "The rounded weights add up to {0}; the exact ones to 1.",
     # scaling
     "scaling": "why scores are divided by √d_k",
     "scaling.claim": (
@@ -64,7 +67,9 @@ PHRASES = {
     "scaling.measured": "measured on {0} pairs (seed {1})",
     "scaling.agree": "The measured variance is {0} standard errors from theory.",
     "scaling.softmax": "what that does to a softmax over {0} keys",
+    "scaling.softmax.one": "what that does to a softmax over {0} key",
     "scaling.softmax.note": "means over {0} queries",
+    "scaling.softmax.note.one": "means over {0} query",
     "scaling.uniform": "uniform",
     "scaling.saturates": (
         "Unscaled, one weight takes nearly everything and the gradient vanishes; scaled, the softmax stays where it can learn."
@@ -72,7 +77,6 @@ PHRASES = {
     "scaling.small": "For so small a d_k the difference is slight: scaling matters more the larger d_k is.",
     "theory": "theory",
     "error": "standard error",
-    "quantity": "quantity",
     "measured": "measured",
     "largest": "largest weight",
     "entropy": "entropy",
@@ -136,6 +140,7 @@ PHRASES = {
     "mask.pooled": "pooled: each cell stands for {0} × {0} pairs and shows the share that is visible",
     "mask.counts": "counts",
     "mask.counts.note": "of {0} pairs",
+    "mask.counts.note.one": "of {0} pair",
     "mask.column.mask": "mask",
     "mask.column.pairs": "pairs",
     "mask.column.share": "share",
@@ -173,6 +178,7 @@ PHRASES = {
     ),
     "cost.memory": "memory for scores",
     "cost.memory.note": "all heads; at once, and by {0} query rows at a time",
+    "cost.memory.note.one": "all heads; at once, and by {0} query row at a time",
     "cost.memory.rnn": "rnn: its states, all of them or only the last. Causal attention computed at once holds the hidden half too.",
     "cost.growth": "growth of multiply-adds over n",
     "cost.growth.note": "both axes logarithmic; the line marks n",

@@ -92,7 +92,20 @@ SCHEMA = parts.record(
         "model": parts.MODEL,
         "attention": parts.ATTENTION,
         "heads": parts.listed(HEAD),
-        "average": parts.or_null(parts.record({"weights": parts.MATRIX}, says="The mean of the heads' weights.")),
+        "average": parts.or_null(
+            parts.record(
+                {
+                    "weights": parts.MATRIX,
+                    "entropy": parts.described(parts.NUMBER, "Of the average, in nats, mean over rows that see something."),
+                    "heads_entropy": parts.described(
+                        parts.NUMBER,
+                        "Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike.",
+                    ),
+                },
+                optional=("entropy", "heads_entropy"),
+                says="The mean of the heads' weights of the last layer.",
+            )
+        ),
         "empty_rows": parts.EMPTY_ROWS,
         "warnings": parts.WARNINGS,
         "pieces": parts.described(parts.TOKENS, "With --words: the tokens that were merged; `tokens` holds the words."),

@@ -70,7 +70,7 @@ def _sides(document: Document, view: View) -> Lines:
             fact("text", [text], view),
             fact("ran", told, view),
         ]
-    differs = ", ".join(document["differs"]) or "nothing in what was asked"
+    differs = ", ".join(document["differs"]) or "nothing that was asked for"
     blocks.append(fact("differs in", [differs], view))
     blocks += _aligned(document, view)
     blocks += [warning(said, view) for said in document["warnings"]]
@@ -132,9 +132,10 @@ def _cost(heads: Sequence[Document], view: View) -> Lines:
     """Pairs computed on either side, where they differ."""
     held = [head["pairs"] for head in heads if head["pairs"] is not None]
     a, b = (sum(pairs[letter] for pairs in held) for letter in "ab")
-    if not held or a == b:
+    if not held or a == b or a == 0:
         return Lines()
-    return remark(f"pairs: A {a:,}, B {b:,}: B computes {b / a:.1%} of A's, {1 - b / a:.1%} saved" if a else "", view)
+    saved = f"{1 - b / a:.1%} saved" if b < a else f"{b / a - 1:.1%} more"
+    return remark(f"pairs: A {a:,}, B {b:,}: B computes {b / a:.1%} of A's, {saved}", view)
 
 
 def _signed(value: float, view: View) -> str:

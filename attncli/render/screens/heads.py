@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -113,7 +114,19 @@ def maps_part(document: Document, view: View) -> Lines:
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
-    return stack((title, side_by_side(maps, view), remark(left, view)))
+    return stack((title, side_by_side(maps, view), remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
+
+
+def _lost(document: Document) -> str:
+    """What the average hides: heads that look at different things average to one that looks at everything."""
+    average = document.get("average") or {}
+    if average.get("entropy") is None or average.get("heads_entropy") is None:
+        return ""
+    mixed, own = average["entropy"], average["heads_entropy"]
+    return (
+        f"average: entropy {mixed:.2f} nats, its heads {own:.2f} on their own: it spreads over as many keys as "
+        f"{math.exp(mixed):.1f} equal ones where a head looks at {math.exp(own):.1f}, and hides which head looks where"
+    )
 
 
 def metrics_part(document: Document, view: View) -> Lines:
