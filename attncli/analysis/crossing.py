@@ -11,9 +11,8 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.document import Document, attention_part, empty_rows, layer_part, model_part, shape_rows, token_rows
 from attncli.analysis.links import Links
-from attncli.arrays.backend import Array, Backend
 from attncli.attention.attend import attend
-from attncli.attention.block import Context, project
+from attncli.attention.block import Context, join_heads, project
 from attncli.attention.feed_forward import linear
 from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import LayerTrace
@@ -75,17 +74,11 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
             )
         v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
     found = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
-    joined = _joined(backend, found.mixed)
+    joined = join_heads(backend, found.mixed)
     out = linear(backend, weights, "attn.o", joined)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": v, "masked": found.masked, "weights": found.weights, "mixed": found.mixed}
     stages |= {"out": joined} if out is None else {"concat": joined, "out": out}
     return LayerTrace(0, stages, found.empty_rows, x, stages["out"])
-
-
-def _joined(backend: Backend, mixed: Array) -> Array:
-    """[head, query, dim] to [query, head·dim]."""
-    swapped = backend.permute(mixed, (1, 0, 2))
-    return swapped.reshape((swapped.shape[0], swapped.shape[1] * swapped.shape[2]))
 
 
 def cross_document(

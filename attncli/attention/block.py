@@ -118,7 +118,7 @@ def _attention(
             pieces.append(rows.mixed)
             empties.append(rows.empty)
         mixed, empty = backend.concat(pieces, -2), backend.concat(empties, -1)
-    side_by_side = _join(backend, mixed)
+    side_by_side = join_heads(backend, mixed)
     projected = linear(backend, weights, f"{prefix}.o", side_by_side)
     stages["mixed"] = mixed
     if projected is None:
@@ -229,7 +229,7 @@ def _split(backend: Backend, x: Array, heads: int) -> Array:
     return backend.permute(apart, axes)
 
 
-def _join(backend: Backend, x: Array) -> Array:
+def join_heads(backend: Backend, x: Array) -> Array:
     """[..., head, token, dim] to [..., token, head·dim]."""
     axes = list(range(x.ndim))
     axes[-2], axes[-3] = axes[-3], axes[-2]

@@ -18,7 +18,7 @@ from typing import Any
 
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.attention.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
-from attncli.attention.block import Weights
+from attncli.attention.block import Weights, join_heads
 from attncli.attention.hashing import bind
 from attncli.attention.mask import Causal, Everywhere, Mask
 from attncli.attention.spec import Attention, Block, Spec
@@ -140,8 +140,7 @@ class ForeignModel(Model):
                     see(layer, "self", block)
                 blocks.append((block.mixed, block.empty))
             mixed, empty = backend.concat([one for one, _ in blocks], -2), backend.concat([one for _, one in blocks], -1)
-        beside = backend.permute(mixed, (1, 0, 2))
-        stages |= {"mixed": mixed, "out": beside.reshape((beside.shape[0], -1))}
+        stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
         return LayerTrace(layer, stages, empty, call.q, call.q)  # what enters and leaves is known once the model is through
 
 
