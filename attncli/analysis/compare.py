@@ -14,6 +14,7 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.align import Alignment, align
 from attncli.analysis.document import Document
+from attncli.analysis.similarity import row_divergences
 from attncli.errors import InputError
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -117,7 +118,7 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
     at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
     filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]
     rows = filled[0] & filled[1]
-    js = jensen_shannon(*(np.column_stack([cut, rest])[rows] for cut, rest in zip(common, outside, strict=True)))
+    js = row_divergences(*(np.column_stack([cut, rest])[rows] for cut, rest in zip(common, outside, strict=True)))
     return {
         "a": {"layer": layer_a, "head": head_a},
         "b": {"layer": layer_b, "head": head_b},
@@ -133,17 +134,6 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
         "weights_b": _shown(common[1], part_b, pairs.b),
         "difference": difference,
     }
-
-
-def jensen_shannon(p: Floats, q: Floats) -> Floats:
-    """½ KL(p‖m) + ½ KL(q‖m) with m = (p + q)/2, in nats, for each row of [row, key]; 0 to ln 2. Rows need not sum to 1 exactly."""
-    middle = (p + q) / 2
-
-    def divergence(x: Floats) -> Floats:
-        ratio = np.where(x > 0, x / np.where(middle > 0, middle, 1.0), 1.0)
-        return (x * np.log(ratio)).sum(axis=1)
-
-    return np.clip((divergence(p) + divergence(q)) / 2, 0.0, None)
 
 
 def _visible(part: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:

@@ -14,8 +14,17 @@ LARGEST = 2_000_000_000
 """Pairs of heads × weights that are still a matter of seconds."""
 
 
+def row_divergences(p: Floats, q: Floats) -> Floats:
+    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, of each row, in nats: [..., key] to [...], 0 to ln 2. Rows of zeros give 0.
+
+    By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source: Lin, 1991.
+    """
+    rows: Floats = np.maximum(_row_entropy((p + q) / 2) - (_row_entropy(p) + _row_entropy(q)) / 2, 0.0)
+    return rows
+
+
 def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
-    """½KL(p‖m) + ½KL(q‖m), m = (p + q)/2, in nats, mean over rows: 0 for equal weights, at most ln 2. [...]
+    """The mean of `row_divergences` over rows, [...]: 0 for equal weights, at most ln 2.
 
     p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing is
     visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows should sum to 1.
@@ -23,9 +32,8 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
         raise InputError(f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys")
-    middle = (a + b) / 2
-    rows = np.maximum(_row_entropy(middle) - (_row_entropy(a) + _row_entropy(b)) / 2, 0.0)
-    used = (middle.sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
+    rows = row_divergences(a, b)
+    used = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(used, rows, 0).sum(-1) / used.sum(-1)
     return means
