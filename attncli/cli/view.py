@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from attncli.cli import answer, picture
+from attncli.cli.explain_options import DIGITS, LangOption, language
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
 from attncli.errors import InputError, UsageError
@@ -52,7 +53,7 @@ def view(
     precision: Annotated[
         int | None, option("--precision", help="Digits after the point. [default: 2; explain: 4]", panel=OUTPUT, metavar="N")
     ] = None,
-    lang: Annotated[str, option("--lang", help="Language of explanations.", panel=OUTPUT, metavar="en|zh")] = "en",
+    lang: LangOption = "en",
 ) -> None:
     """Show a saved document or tensor file again, in every view; nothing is computed anew.
 
@@ -63,18 +64,16 @@ def view(
     environment: Environment = ctx.obj
     if show_as not in (None, "heads"):
         raise UsageError(f"--as is {show_as!r}", expected="heads")
-    if lang not in ("en", "zh"):
-        raise UsageError(f"--lang is {lang!r}", expected="en or zh")
     document = opened(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
     screen = SCREENS[document["schema"]]
     module = import_module(f"attncli.render.screens.{screen.module}")
     parts: Sequence[str] = getattr(module, "PARTS", ())
-    digits = precision if precision is not None else 4 if document["schema"] == "attn.explain/1" else 2
+    digits = precision if precision is not None else DIGITS if document["schema"] == "attn.explain/1" else 2
     output = replace(output, precision=digits)
     answer.check(output, environment, parts=parts)
-    how = answer.view(output, environment, parts=parts, lang=lang)
+    how = answer.view(output, environment, parts=parts, lang=language(lang, output))
     give = answer.give if document["schema"] in ("attn.run/1", "attn.heads/1") else picture.give
     if output.svg is not None and give is answer.give:
         answer.draw(document, output)

@@ -14,10 +14,11 @@ import pytest
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 LOADED = """
-import json, sys
+import gc, json, sys
 from attncli.cli import main
 code = main(sys.argv[1:])
-heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers")
+assert gc.get_freeze_count() or "--version" in sys.argv  # nothing is searched for garbage on the way out
+heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "attncli.models.toy")
 print(json.dumps([code, sorted(name for name in heavy if name in sys.modules)]), file=sys.stderr)
 """
 
@@ -39,7 +40,13 @@ def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
 def test_small_jobs_load_neither_torch_nor_rich(command: str) -> None:
     code, names = loaded(command, SENTENCE)
     assert code == 0
-    assert set(names) <= {"numpy"}
+    assert set(names) <= {"numpy", "_hashlib", "attncli.models.toy"}
+
+
+def test_a_trained_model_loads_no_more_than_it_needs() -> None:
+    code, names = loaded("run", SENTENCE, "--model", "minilm", "--json")
+    assert code == 0
+    assert set(names) - {"_hashlib"} == {"numpy", "tokenizers"}  # _hashlib: the first time, for the digests
 
 
 def attn(*arguments: str) -> list[str]:
@@ -47,7 +54,7 @@ def attn(*arguments: str) -> list[str]:
 
 
 def test_a_closed_pipe_ends_quietly() -> None:
-    text = " ".join(f"word{n}" for n in range(400))
+    text = " ".join(f"word{n}" for n in range(97))  # several times what a pipe holds
     process = subprocess.Popen(attn("run", text, "--plain"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
