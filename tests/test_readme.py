@@ -41,8 +41,7 @@ def pattern(expected: str) -> str:
 
 @pytest.mark.parametrize(("command", "expected"), sessions(), ids=lambda value: value[:60] if isinstance(value, str) else None)
 def test_block(command: str, expected: str, tmp_path: Path) -> None:
-    for name in ("sample_inputs",):
-        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "LANG": "C.UTF-8",
