@@ -17,7 +17,7 @@ from attncli.attention.mask import Mask, both
 from attncli.attention.mask_spec import FORMS, parse, spec_text
 from attncli.attention.position import alibi, alibi_slopes, t5_bucket
 from attncli.attention.spec import Alibi, RelativeBuckets
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -155,6 +155,6 @@ def _weights(bias: Floats, seen: np.ndarray[Any, Any]) -> Floats:
 
 
 def check_n(n: int) -> None:
-    """Raise InputError for a number of positions that no mask has."""
+    """Raise UsageError for a number of positions that no mask has."""
     if n < 1:
-        raise InputError(f"-n is {n}", expected="at least 1 position")
+        raise UsageError(f"-n is {n}", expected="at least 1 position")

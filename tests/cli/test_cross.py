@@ -61,3 +61,18 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
     answer = ask("cross", *question, stdin=b"x")
     assert (answer.code, answer.out) == (code, ""), answer.err
     assert answer.err.startswith("error: ")
+
+
+def test_a_long_alignment_is_shortened_and_its_bars_are_of_one() -> None:
+    text = " ".join(f"w{at}" for at in range(70))
+    short = ask("cross", text, "a b c", "--show", "alignment", width=80).out
+    assert "the first 64 of 70 queries shown; --full shows all" in short
+    assert "63 w63" in short
+    assert "64 w64" not in short
+    assert "69 w69" in ask("cross", text, "a b c", "--show", "alignment", "--full", width=80).out
+    sure = ask("cross", "a", "b", "--show", "alignment", width=80).out
+    assert "1.00  " + "█" * 24 in sure
+    half = ask("cross", "the cat sat", "le chat", "--show", "alignment", width=80).out
+    weights = [float(line.split("  ")[-2]) for line in half.splitlines() if "█" in line]
+    bars = [line.count("█") for line in half.splitlines() if "█" in line]
+    assert bars == [pytest.approx(24 * weight, abs=1.2) for weight in weights]

@@ -71,7 +71,7 @@ def test_t5_without_a_model_shows_bucket_numbers() -> None:
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        (("causl",), 2), (("window:0",), 2), (("causal", "-n", "0"), 3), (("causal", "--bias", "rope"), 2), (("no.npy",), 3),
+        (("causl",), 2), (("window:0",), 2), (("causal", "-n", "0"), 2), (("causal", "--bias", "rope"), 2), (("no.npy",), 3),
         (("causal", "--bias", "alibi", "--head", "8"), 3), (("none", "-n", "1000000"), 5), (("causal", "--layer", "1"), 2),
     ],
 )  # fmt: skip

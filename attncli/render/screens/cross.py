@@ -23,6 +23,8 @@ Document = Mapping[str, Any]
 
 PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links")
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
+ALIGNED = 64
+"""Queries of the alignment that are shown unless the view is full."""
 
 
 def cross_screen(document: Document, view: View) -> Lines:
@@ -90,10 +92,10 @@ def _values(document: Document) -> str:
 def _alignment(document: Document, heads: int, view: View) -> Lines:
     """For each query the key that it looks at most."""
     queries, keys = _names(document)
-    most = max((one["weight"] for one in document["alignment"]), default=1.0) or 1.0
+    found = document["alignment"] if view.full else document["alignment"][:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
     rows = []
-    for one in document["alignment"]:
+    for one in found:
         query = f"{one['query']} {cut(label(queries[one['query']], ascii=view.ascii), 16, ascii=view.ascii)}"
         if one["key"] is None:
             rows.append([query, "", "(sees nothing)", "", ""])
@@ -105,12 +107,15 @@ def _alignment(document: Document, heads: int, view: View) -> Lines:
                 spell("→", ascii=view.ascii),
                 key,
                 f"{one['weight']:.{view.precision}f}",
-                bar(one["weight"] / most, room, ascii=view.ascii),
+                bar(one["weight"], room, ascii=view.ascii),
             ]
         )
-    note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}"
+    note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
+    left = len(document["alignment"]) - len(found)
+    told = remark(f"the first {len(found)} of {len(document['alignment'])} queries shown; --full shows all" if left else "", view)
     align = ["left", "left", "left", "right", "left"]
-    return tinted(table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note), len(rows), view)
+    body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note)
+    return stack((tinted(body, len(rows), view), told))
 
 
 def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], keys: list[str], view: View) -> Lines:

@@ -170,9 +170,8 @@ def _bias(bias: Document, view: View) -> Lines:
         before, after = (np.asarray(bias[name], np.float64) for name in ("before", "after"))
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
-            rows, columns = ([f"{name}={at}" for at in range(n)] for name in "ij")
             close = replace(view, precision=digits)
-            blocks.append(matrix(after, rows, columns, close, mark_max=False, title=say(view, "bias.after")))
+            blocks.append(matrix(after, None, None, close, mark_max=False, title=say(view, "bias.after"), note=say(view, "mask.axes")))
         maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
         blocks.append(side_by_side(maps, view))
     if bias["weights_after"] is not None:
