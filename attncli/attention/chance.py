@@ -6,7 +6,6 @@ weights for ever. A name keeps streams apart: asking for one more matrix never c
 
 from __future__ import annotations
 
-from hashlib import shake_256
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ def integers(seed: int, name: str, count: int) -> np.ndarray[Any, np.dtype[np.ui
 
     Source: FIPS 202 (SHA-3, extendable-output functions) for SHAKE-256.
     """
+    from hashlib import shake_256  # loads OpenSSL, which runs of trained models do without
+
     digest = shake_256(f"attn\0{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(4 * count)
     return np.frombuffer(digest, "<u4").astype(np.uint32)
 

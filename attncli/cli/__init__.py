@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -30,4 +31,8 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from attncli.cli.output import Environment, guarded
 
-    return guarded(asked, environment or Environment.of_process())
+    ended = guarded(asked, environment or Environment.of_process())
+    if environment is None:
+        # the process ends here: looking for garbage in all that was imported would cost a tenth of its time
+        gc.freeze()
+    return ended

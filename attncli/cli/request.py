@@ -190,6 +190,8 @@ def _checkpoint(
 
 def changed(spec: Spec, attention: AttentionOptions) -> Spec:
     """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
+    if not attention.mask and attention.scale is None and attention.softcap is None:
+        return spec
     from attncli.attention.mask import both
     from attncli.models.toy import scale_number
 

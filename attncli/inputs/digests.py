@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -45,6 +44,8 @@ def verify(folder: Path, expected: Mapping[str, str], *, variables: Mapping[str,
 
 def digest(path: Path) -> str:
     """The sha256 of a file in hexadecimal. Raises as `open_regular`."""
+    import hashlib  # loads OpenSSL, which files that are remembered do without
+
     stream, _ = open_regular(path, what="a file")
     with stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # open_regular gives a buffered reader
