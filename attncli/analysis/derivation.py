@@ -22,7 +22,7 @@ def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, lay
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0.
+    own matrices. A query that sees nothing has weights 0 and output 0. Raises UnsupportedError for hash attention.
     """
     spec = model.spec.blocks[layer].attention
     if spec.hashing is not None:

@@ -28,6 +28,7 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
 
     p, q: weights [..., query, key]. visible: booleans that broadcast to them; rows in which nothing is
     visible are left out. None leaves out rows that are 0 in both. NaN where no row is left. Rows should sum to 1.
+    Raises InputError for weights over different queries or keys.
     """
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:

@@ -32,7 +32,7 @@ def checked(
     sinks: Array | None,
     softmax_dtype: str | None,
 ) -> tuple[Backend, Array, Array, Array, Rule]:
-    """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean."""
+    """The backend, the inputs on it, and the `Rule` that the arguments of `attention` mean. Raises as `attention`."""
     backend = backend_of(q, k, v)
     _check_types(q, k, v)
     q, k, v = (backend.cast(backend.array(x), backend.dtype) for x in (q, k, v))

@@ -175,6 +175,7 @@ def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row:
     masks that list queries (`Given`, `SameBucket`); None if they are i.
     Returns booleans that broadcast to [..., rows, columns], with a leading head axis for
     masks that differ by head. `Hashed` must have been bound first (TypeError otherwise).
+    Raises InputError for a given mask or document ids that do not fit the tokens.
     """
     row = i if row is None else row
     match mask:

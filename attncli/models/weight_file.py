@@ -55,7 +55,10 @@ def load_weights(
 
 
 def model_of(found: Recognised, name: str, tokenizer: Tokenizer, backend: Backend, around: Around = NOTHING_AROUND) -> Model:
-    """The model of weights that were recognised. name: the file's, for the documents."""
+    """The model of weights that were recognised. name: the file's, for the documents.
+
+    Raises UsageError for options that contradict the file.
+    """
     facts = found.facts
     for option, told, there in (
         ("bias", around.bias, facts.bias),

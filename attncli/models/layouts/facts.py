@@ -35,6 +35,7 @@ def facts_of(
     """The sizes, and what to say about an assumption that was made.
 
     spelled: the file's own names by canonical name, for messages. told: the heads that the tensors tell of.
+    Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
     """
     label = _Labels(spelled, where)
     q, k, v = (weights[f"{role}.weight"] for role in "qkv")
