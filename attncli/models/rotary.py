@@ -34,10 +34,12 @@ def rope(
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=default_partial)
     parameters = config.under("rope_parameters")
+    by_type = False
     if parameters is not None and kind is not None and kind in parameters.values:
-        parameters = parameters.under(kind)
+        parameters, by_type = parameters.under(kind), True
     old = config.under("rope_scaling")
-    inside = parameters if parameters is not None else old if scaled else None
+    # where a config has both, transformers takes the old spelling
+    inside = old if old is not None and old.values and scaled and not by_type else parameters
     base = outside_theta if inside is None else inside.number("rope_theta", default=outside_theta)
     share = share if inside is None else inside.number("partial_rotary_factor", default=share)
     dims = int(head_dim * share)

@@ -164,6 +164,18 @@ def test_old_and_new_spellings_of_scaling_agree(scaling: dict[str, Any] | None, 
     assert before == after == Rope(10, 5e5, scaling=expected)  # type: ignore[arg-type]
 
 
+def test_of_two_spellings_the_old_one_counts_as_in_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    both = {
+        "rope_scaling": {"type": "linear", "factor": 3.0},
+        "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 97.0},
+    }
+    theirs = transformers.LlamaConfig(**LLAMA, **both).rope_parameters
+    ours = old(**both)
+    assert (ours.theta, ours.scaling) == (theirs["rope_theta"], Linear(theirs["factor"])) == (10000.0, Linear(3.0))
+    assert old(**{**both, "rope_scaling": None}).scaling == old(**{**both, "rope_scaling": {}}).scaling == Linear(2.0)
+
+
 def test_a_share_of_each_head_is_rotated() -> None:
     assert old(partial_rotary_factor=0.4).dims == 4
     assert old(rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.8}).dims == 8
