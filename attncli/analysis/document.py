@@ -66,21 +66,37 @@ def model_part(model: Model) -> Document:
 
 
 def attention_part(model: Model) -> Document:
-    """The conventions that ran. Those that differ between layers read "by layer"."""
+    """The conventions that ran. Where layers differ, each mask and position encoding comes with its layers."""
     layers = [block.attention for block in model.spec.blocks]
     first = layers[0]
-    masks = {spec_text(layer.mask) for layer in layers}
     added = model.spec.embedding.positions
-    positions = {position_name(layer.position) for layer in layers}
     return {
         "scale": first.scale,
         "softcap": first.softcap,
-        "mask": masks.pop() if len(masks) == 1 else "by layer",
-        "position": added or (positions.pop() if len(positions) == 1 else "by layer"),
+        "mask": _by_layer([spec_text(layer.mask) for layer in layers]),
+        "position": added or _by_layer([position_name(layer.position) for layer in layers]),
         "backend": model.backend.name,
         "dtype": model.backend.dtype,
         **({} if first.hashing is None else {"hashing": first.hashing.spec}),
     }
+
+
+def _by_layer(texts: Sequence[str]) -> str:
+    """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)"."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(f"{text} ({ranges([at for at, one in enumerate(texts) if one == text])})" for text in dict.fromkeys(texts))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs drawn together: "0, 2-5"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def position_name(position: Position) -> str:

@@ -51,6 +51,12 @@ class ModelOptions:
         list[str] | None,
         option("--ignore-config", help="Run although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"),
     ] = None
+    source: Annotated[
+        str | None,
+        option(
+            "--source", help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.", panel=MODEL, metavar="TEXT"
+        ),
+    ] = None
     weights: Annotated[
         Path | None, option("--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL, metavar="FILE")
     ] = None

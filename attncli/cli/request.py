@@ -137,6 +137,8 @@ def model(
     name = asked.model or default_model(environment, asked)
     if name is None and asked.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
+    if name is None and asked.source is not None:
+        raise UsageError("--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well")
     if name is not None:
         found = _checkpoint(environment, name, asked, attention, compute, tokenizer)
     elif asked.weights is not None:
@@ -185,6 +187,8 @@ def _checkpoint(
         ignore=tuple(asked.ignore_config or ()),
         note=environment.note,
     )
+    if asked.source is not None:
+        loaded = loaded.decoder(asked.source)
     return replace(loaded, spec=changed(loaded.spec, attention))
 
 

@@ -90,7 +90,7 @@ ATTENTION = record(
         "hashing": described(TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."),
     },
     optional=("hashing",),
-    says="The conventions that ran; `by layer` where layers differ.",
+    says="The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`.",
 )
 
 SHAPES = listed(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
+from attncli.analysis.document import ranges
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
@@ -83,13 +83,6 @@ def model_rows(document: Document) -> Iterator[Sequence[object]]:
             attention = next(group["attention"] for group in side["groups"] if layer in group["layers"])
             told = (attention[key] for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
             yield (name, layer, *told, attention["position"]["kind"] if attention["position"] else "none")
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in order as `0-5, 7`."""
-    starts = [numbers[0], *(after for before, after in pairwise(numbers) if after != before + 1)]
-    ends = [*(before for before, after in pairwise(numbers) if after != before + 1), numbers[-1]]
-    return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
 
 
 def _how(model: Document) -> str:
