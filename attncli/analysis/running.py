@@ -80,9 +80,9 @@ class Batched:
     shapes: list[Document]
 
 
-def run_batch(model: Model, texts: Sequence[Sequence[Token]]) -> list[Batched]:
-    """Run texts together, padded to the longest; each gets the numbers that it has alone."""
-    traces = list(model.trace_batch(texts))
+def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[Batched]:
+    """Run texts together, padded to the longest; each gets the numbers that it has alone. layers, heads: which, None for all."""
+    traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
     return [Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes) for entry, tokens in enumerate(texts)]
 

@@ -74,7 +74,7 @@ def run(
 
     def documents() -> Iterator[Mapping[str, Any]]:
         found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
-        for each, batched in _together(loaded, list(found)) if batch else ((each, None) for each in found):
+        for each, batched in _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found):
             with request.told_where(each):
                 document = _document(environment, loaded, each, model, compute, output, asked, batched)
             yield document
@@ -82,11 +82,22 @@ def run(
     answer.give(documents(), run_screen, run_rows, output, environment, how)
 
 
-def _together(model: Model, texts: list[Text]) -> Iterator[tuple[Text, Batched]]:
-    """Each text with its part of one padded batch."""
-    from attncli.analysis.running import run_batch
+def _together(model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions) -> Iterator[tuple[Text, Batched]]:
+    """Each text with its part of one padded batch; refused before it starts where it would not fit."""
+    from attncli.analysis.running import Wanted, cost, run_batch
 
-    yield from zip(texts, run_batch(model, [request.tokens_of(model, text) for text in texts]), strict=True)
+    tokens = [request.tokens_of(model, text) for text in texts]
+    layers, heads = _chosen(model, which)
+    longest = max(map(len, tokens))
+    needed = cost(model, longest, Wanted(layers, heads, matrices=False), saved=True).memory * len(texts)
+    request.refuse_memory(needed, compute, "fewer or shorter texts, or no --batch")
+    yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
+
+
+def _chosen(model: Model, which: ModelOptions) -> tuple[list[int] | None, list[int] | None]:
+    """The layers and heads asked for, None for all."""
+    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
+    return layers, request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
 
 
 @dataclass(frozen=True)
@@ -144,8 +155,7 @@ def _plan(
     from attncli.analysis.running import LONG, Wanted
     from attncli.analysis.stream import rows_for
 
-    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
-    heads = request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    layers, heads = _chosen(model, which)
     named = tokens
     if asked.words:
         from attncli.analysis.words import merged_words
