@@ -120,20 +120,23 @@ def give(
     asked: OutputOptions,
     environment: Environment,
     how: View,
+    *,
+    several: bool = False,
 ) -> None:
     """Answer with documents, each written as soon as it is there.
 
     screen: a document as a screen. rows: a document as a table with a header line, for `--plain`.
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
+    several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
     """
     if asked.file is not None:
         from attncli.inputs.atomic import atomic_writer
 
         with atomic_writer(asked.file) as file:
-            for piece in _pieces(documents, screen, rows, asked, environment, how):
+            for piece in _pieces(documents, screen, rows, asked, environment, how, several):
                 file.write(piece)
         return
-    for piece in _pieces(documents, screen, rows, asked, environment, how):
+    for piece in _pieces(documents, screen, rows, asked, environment, how, several):
         environment.write(piece)
 
 
@@ -144,6 +147,7 @@ def _pieces(
     asked: OutputOptions,
     environment: Environment,
     how: View,
+    several: bool,
 ) -> Iterable[bytes]:
     from attncli.render import records
 
@@ -157,6 +161,8 @@ def _pieces(
             yield records.ndjson_line(document)
         elif asked.plain:
             table = list(rows(document))
+            if several:
+                table = [("text" if at == 0 else place, *row) for at, row in enumerate(table)]
             yield records.plain(table if place == 0 else table[1:]).encode()
         else:
             yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode("utf-8", "backslashreplace")

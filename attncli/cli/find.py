@@ -62,7 +62,7 @@ def find(
             with request.told_where(found):
                 yield _document(environment, loaded, found, model, (start, end), words=words)
 
-    answer.give(documents(), find_screen, find_rows, output, environment, how)
+    answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
 
 
 def _document(

@@ -81,4 +81,4 @@ def run(
                 document = generated_document(loaded, found.text, tokens, wanted, progress=tell)
             yield document
 
-    answer.give(documents(), generate_screen, generate_rows, output, environment, how)
+    answer.give(documents(), generate_screen, generate_rows, output, environment, how, several=text.lines)

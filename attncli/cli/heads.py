@@ -101,7 +101,7 @@ def heads(
                 document = _document(environment, loaded, found, compute, output, asked, wanted, repeats)
             yield document
 
-    answer.give(documents(), heads_screen, heads_rows, output, environment, how)
+    answer.give(documents(), heads_screen, heads_rows, output, environment, how, several=text.lines)
 
 
 def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:

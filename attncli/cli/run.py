@@ -79,7 +79,7 @@ def run(
                 document = _document(environment, loaded, each, model, compute, output, asked, batched)
             yield document
 
-    answer.give(documents(), run_screen, run_rows, output, environment, how)
+    answer.give(documents(), run_screen, run_rows, output, environment, how, several=text.lines)
 
 
 def _together(model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions) -> Iterator[tuple[Text, Batched]]:

@@ -38,7 +38,7 @@ def tokens(
 
     from attncli.render.screens.tokens import tokens_rows, tokens_screen
 
-    answer.give(documents(), tokens_screen, tokens_rows, output, environment, how)
+    answer.give(documents(), tokens_screen, tokens_rows, output, environment, how, several=text.lines)
 
 
 app = command_app(tokens)

@@ -70,6 +70,13 @@ def test_a_batch_gives_each_text_what_it_has_alone() -> None:
     assert ask("run", "--lines", "--batch", "--max-memory", "1kB", stdin=b"one\ntwo\n").code == 5
 
 
+def test_plain_rows_of_several_texts_say_which() -> None:
+    rows = [row.split("\t") for row in ask("run", "--lines", "--plain", stdin=b"one two\nthree\n").out.splitlines()]
+    assert rows[0][:2] == ["text", "layer"]
+    assert [row[0] for row in rows[1:]] == ["0"] * 4 + ["1"]
+    assert all(len(row) == len(rows[0]) for row in rows)
+
+
 def test_several_texts_are_not_one_document() -> None:
     found = ask("run", "--lines", "--json", stdin=b"one\ntwo\n")
     assert found.code == 2
