@@ -195,7 +195,8 @@ PHRASES = {
     "cost.measured": "measured on this machine",
     "cost.measured.note": "median; ratios to full on the same backend",
     "cost.measured.says": (
-        "computed: the same ratio of multiply-adds. streamed, causal and window run by blocks of query rows and keep nothing n × n."
+        "computed: the same ratio of multiply-adds. streamed, causal and window run by blocks of query rows and keep nothing n × n. "
+        "numpy uses one thread (OPENBLAS_NUM_THREADS changes that), torch its own."
     ),
     "cost.column.variant": "variant",
     "cost.column.pairs": "pairs",
