@@ -166,7 +166,10 @@ PHRASES = {
     "cost.total": "总计",
     "cost.measured": "本机实测",
     "cost.measured.note": "中位数；与同一后端的 full 之比",
-    "cost.measured.says": "计算值：乘加数的同一比值。streamed、causal 和 window 按查询行分块运行，不保存 n × n 的矩阵。numpy 用一个线程（可用 OPENBLAS_NUM_THREADS 改变），torch 用自己的线程数。",
+    "cost.measured.says": (
+        "计算值：乘加数的同一比值。streamed、causal 和 window 按查询行分块运行，不保存 n × n 的矩阵。"
+        "numpy 用一个线程（可用 OPENBLAS_NUM_THREADS 改变），torch 用自己的线程数。"
+    ),
     "cost.column.variant": "变体",
     "cost.column.pairs": "配对数",
     "cost.column.work": "乘加",
