@@ -20,6 +20,7 @@ from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.repeats import Scores
 from attncli.analysis.rows import About
+from attncli.analysis.rowwise import SIDE
 from attncli.analysis.sight import Bools, Floats
 from attncli.analysis.watch import Watch
 from attncli.analysis.words import Words, merged_words
@@ -27,9 +28,6 @@ from attncli.attention.attend import RowBlock
 from attncli.attention.trace import LayerTrace
 from attncli.inputs.token import Token
 from attncli.models.model import Model
-
-SIDE = 64
-"""Cells along a pooled map of a text too long for whole weights."""
 
 
 @dataclass(frozen=True)

@@ -163,8 +163,8 @@ def _document(
 
     tokens = request.tokens_of(model, text)
     rows = rows_for(model, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
-    expected = cost(model, len(tokens), Wanted(wanted.layers, wanted.heads, matrices=wanted.maps), saved=False, rows=rows)
-    request.refuse_memory(expected.memory if rows is None else 0, compute, "a shorter text, --layer L, --head H or --show metrics")
+    expected = cost(model, len(tokens), Wanted(wanted.layers, wanted.heads, matrices=wanted.maps and rows is None), saved=False, rows=rows)
+    request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
     if wanted.maps and rows is None and (output.json or output.ndjson):
         answer.refuse_over(expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics")
     with progress(environment, f"{len(tokens):,} tokens") as tell:

@@ -74,3 +74,11 @@ def test_screens_fit(options: tuple[str, ...], width: int) -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", found.out)
     assert max(cells(line) for line in plain.splitlines()) <= width
     assert ("--color" in options) == ("\x1b[" in found.out)
+
+
+def test_long_texts_run_by_rows_and_are_still_refused_over_the_limit() -> None:
+    text = " ".join(f"w{n % 50}" for n in range(2100))
+    asked = ("heads", text, "--num-heads", "2", "--d-model", "4", "--show", "metrics")
+    assert ask(*asked).code == 0
+    found = ask(*asked, "--max-memory", "1kB")
+    assert (found.code, found.out) == (5, "")
