@@ -105,6 +105,7 @@ def cross_document(
         total = total + weights[..., : len(texts.keys)].sum(axis=0)
         specs.append(spec)
     shown = replace(model, spec=_as_model(model.spec, specs))
+    computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
     mean = total / sum(len(part["heads"]) for part in parts)
     return {
         "schema": "attn.cross/1",
@@ -115,7 +116,7 @@ def cross_document(
         "queries": token_rows(texts.queries),
         "keys": token_rows(texts.keys),
         "model": model_part(shown) | {"layers": _depth(model)},
-        "attention": attention_part(shown),
+        "attention": attention_part(shown, computing),
         "shapes": shapes,
         "layers": parts,
         "alignment": alignment(mean),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli import __version__
+from attncli.analysis.words import Words
 from attncli.arrays.backend import Backend
 from attncli.attention.mask import shows_all
 from attncli.attention.mask_spec import spec_text
@@ -19,15 +20,19 @@ from attncli.models.model import Model
 Document = dict[str, Any]
 
 
-def header(schema: str, model: Model, text: str, tokens: Sequence[Token]) -> Document:
-    """The part that every document about a text begins with: schema, version, text, tokens, model, attention."""
+def header(schema: str, model: Model, text: str, tokens: Sequence[Token], words: Words | None = None) -> Document:
+    """The part that every document about a text begins with: schema, version, text, tokens, model, attention.
+
+    words: those that the tokens are merged to; they stand for the tokens then, and the tokens are its `pieces`.
+    """
     return {
         "schema": schema,
         "version": __version__,
         "text": text,
-        "tokens": token_rows(tokens),
+        "tokens": token_rows(tokens if words is None else words.words),
         "model": model_part(model),
-        "attention": attention_part(model),
+        "attention": attention_part(model, model.computing(len(tokens))),
+        **({} if words is None else {"pieces": token_rows(tokens)}),
     }
 
 
@@ -65,8 +70,11 @@ def model_part(model: Model) -> Document:
     }
 
 
-def attention_part(model: Model) -> Document:
-    """The conventions that ran. Where layers differ, each mask and position encoding comes with its layers."""
+def attention_part(model: Model, computing: Backend) -> Document:
+    """The conventions that ran; where layers differ, each mask and position encoding comes with its layers.
+
+    computing: the backend that the text was computed in.
+    """
     layers = [block.attention for block in model.spec.blocks]
     first = layers[0]
     added = model.spec.embedding.positions
@@ -77,6 +85,7 @@ def attention_part(model: Model) -> Document:
         "position": added or _by_layer([position_name(layer.position) for layer in layers]),
         "backend": model.backend.name,
         "dtype": model.backend.dtype,
+        **({} if computing.dtype == model.backend.dtype else {"compute_dtype": computing.dtype}),
         **({} if first.hashing is None else {"hashing": first.hashing.spec}),
     }
 

@@ -61,7 +61,6 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
     same from `end` to `start`. words: merge pieces first; then start and end are words.
     """
-    shown = tokens if words is None else words.words
     ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
     queries = sorted({*ends[0], *ends[1]})
     layers = range(len(model.spec.blocks)) if sought.layers is None else sought.layers
@@ -78,7 +77,7 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
             there = _place(forward[head], seen[head], sought.end)
             found.append({"layer": trace.layer, "head": head, **there, "reverse": _place(back[head], seen_back[head], sought.start)})
     found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
-    document = header("attn.find/1", model, text, shown)
+    document = header("attn.find/1", model, text, tokens, words)
     return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": []}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.across import Across
-from attncli.analysis.document import Document, empty_rows, header, notes, overflow, token_rows
+from attncli.analysis.document import Document, empty_rows, header, notes, overflow
 from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LEFT_OUT, Links
@@ -126,9 +126,7 @@ def heads_document(
         known(name)
     words = merged_words(tokens, text) if wanted.words else None
     shown: Sequence[Token] = tokens if words is None else words.words
-    document = header("attn.heads/1", model, text, shown)
-    if words is not None:
-        document["pieces"] = token_rows(tokens)
+    document = header("attn.heads/1", model, text, tokens, words)
     layers = range(len(model.spec.blocks)) if wanted.layers is None else sorted(set(wanted.layers))
     across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
     side = SIDE if rows is not None and wanted.maps else None

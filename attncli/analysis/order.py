@@ -81,7 +81,7 @@ def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int
     greatest = int(difference.argmax())
     tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
     return {
-        **{name: value for name, value in attention_part(model).items() if name in ("position", "mask", "dtype")},
+        **{name: value for name, value in attention_part(model, model.backend).items() if name in ("position", "mask", "dtype")},
         "order": list(order),
         "max_difference": float(difference[greatest]),
         "token": int(order[greatest]),

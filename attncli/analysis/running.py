@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows, token_rows
+from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
@@ -57,18 +57,19 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | N
     """The cost of running `count` tokens. saved: whether all stages are kept to be saved. rows: query rows at a time."""
     layers = range(len(model.spec.blocks)) if wanted.layers is None else wanted.layers
     attentions = [model.spec.blocks[layer].attention for layer in layers]
-    item, pairs, rows = ITEM_BYTES[model.backend.dtype], count * count, 1 if wanted.query is not None else count
+    computed = model.computing(count).dtype
+    item, pairs, shown = ITEM_BYTES[model.backend.dtype], count * count, 1 if wanted.query is not None else count
     kept = len(SQUARE) if wanted.stages or saved else 2
     most = max(block.attention.heads for block in model.spec.blocks)
     numbers = held = 0
     for attention in attentions:
         heads = attention.heads if wanted.heads is None else len(wanted.heads)
-        square = heads * rows * count * (2 + len(SQUARE) * wanted.stages)
-        wide = rows * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
+        square = heads * shown * count * (2 + len(SQUARE) * wanted.stages)
+        wide = shown * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
         numbers += (square + wide) * wanted.matrices
         held += heads * pairs * len(SQUARE) * item * saved
-    running = estimate(model.spec, count, layers=layers, kept=0, rows=rows, dtype=model.backend.dtype).peak
-    square = 0 if rows is not None else most * pairs * item * kept
+    running = estimate(model.spec, count, layers=layers, kept=0, rows=rows, dtype=computed).peak
+    square = 0 if rows is not None else most * pairs * ITEM_BYTES[computed] * kept
     return Cost(running + square + numbers * item + held, numbers)
 
 
@@ -106,9 +107,7 @@ def run_document(
     """
     words = merged_words(tokens, text) if wanted.words else None
     shown = tokens if words is None else words.words
-    document = header("attn.run/1", model, text, shown)
-    if words is not None:
-        document["pieces"] = token_rows(tokens)
+    document = header("attn.run/1", model, text, tokens, words)
     if wanted.query is not None:
         document["queries"] = [wanted.query]
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out

@@ -123,7 +123,7 @@ def _estimated(
     from attncli.arrays.backend import DTYPES
     from attncli.errors import InputError, UsageError
     from attncli.inputs.tokenize import tokenizer
-    from attncli.models.estimate import estimate, stored_sizes
+    from attncli.models.estimate import compute_dtype, estimate, stored_sizes
 
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
@@ -131,7 +131,8 @@ def _estimated(
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
     count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
     layers = request.numbers(layer, "layer", len(spec.blocks))
-    return estimate(spec, count, stored=stored_sizes(checkpoint.names(), binding), layers=layers, dtype=dtype)
+    stored = stored_sizes(checkpoint.names(), binding)
+    return estimate(spec, count, stored=stored, layers=layers, dtype=compute_dtype(spec, count, dtype))
 
 
 list_.__name__ = "list"

@@ -127,7 +127,15 @@ class ComputeOptions:
     device: Annotated[
         str | None, option("--device", help="Where torch computes. [default: cpu]", panel=COMPUTE, metavar="cpu|cuda|mps")
     ] = None
-    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="TYPE")] = "float32"
+    dtype: Annotated[
+        str,
+        option(
+            "--dtype",
+            help="Type of the numbers: float32 (short runs of a checkpoint compute in float64, then round), float64, bfloat16 or float16.",
+            panel=COMPUTE,
+            metavar="TYPE",
+        ),
+    ] = "float32"
     max_memory: Annotated[
         str | None, option("--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE")
     ] = None

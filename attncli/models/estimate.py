@@ -22,13 +22,18 @@ COMPUTES = 2.0e10
 """Multiply-adds a second: two processor cores in float32."""
 STREAMS = 1.0e10
 """Bytes of weights a second that two cores multiply with when the tokens are few."""
+WIDE_UP_TO = 0.5
+"""Seconds of float32 arithmetic up to which a run computes in float64: at most about as long again."""
 STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 3
 """Arrays of the size of a layer's scores that are alive at once besides those that are kept."""
 MATRICES = frozenset(("q", "k", "v", "o", "up", "gate", "down", "router"))
 """The roles that every token is multiplied with."""
-RULE = "reading at 1 GB/s or computing at 2e10 multiply-adds and 10 GB of weights a second, whichever is slower, and 0.3 s to start"
+RULE = (
+    "reading at 1 GB/s or computing at 2e10 multiply-adds (half as many in float64) and 10 GB of weights a second, "
+    "whichever is slower, and 0.3 s to start"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,16 @@ def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredS
     return StoredSizes(layers, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
 
 
+def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
+    """The type that a text of `tokens` tokens is computed in, for results of the type `dtype`.
+
+    Sums of hundreds of float32 products, layer after layer, are off by several times what rounding the result costs.
+    Where there is little to compute, float64 does it, and what remains is that one rounding. The whole model decides,
+    not the layers asked for: a layer's numbers do not depend on what else is shown.
+    """
+    return "float64" if dtype == "float32" and _seconds(_work(spec, spec.blocks, tokens), dtype) <= WIDE_UP_TO else dtype
+
+
 def estimate(
     spec: Spec,
     tokens: int,
@@ -82,14 +97,13 @@ def estimate(
 
     stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for, None for all; layers
     after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for all.
+    dtype: what it is computed in.
     """
     asked = set(range(len(spec.blocks)) if layers is None else layers)
     blocks = spec.blocks[: max(asked) + 1] if asked else ()
-    item = ITEM[dtype]
-    wide = max(item, ITEM["float32"])  # scores of low precision are kept in float32
+    wide = max(ITEM[dtype], ITEM["float32"])  # scores of low precision are kept in float32
     read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
-    numbers = [_numbers(spec, block) for block in blocks]
-    products = sum(tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True))
+    work = _work(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
     held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
     memory = {
@@ -99,9 +113,27 @@ def estimate(
         "scores of one layer": WORKING * heads * tokens * min(rows or tokens, tokens) * wide,
         "scores that are kept": held * tokens * tokens * wide,
     }
-    streamed = sum(total for total, _ in numbers) * item
-    seconds = STARTS + max(read / READS, products / COMPUTES + streamed / STREAMS)
-    return Estimate(tokens, len(blocks), read, products, memory, seconds)
+    seconds = STARTS + max(read / READS, _seconds(work, dtype))
+    return Estimate(tokens, len(blocks), read, work.products, memory, seconds)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix products."""
+
+    weights: int
+    products: int
+
+
+def _work(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
+    numbers = [_numbers(spec, block) for block in blocks]
+    products = sum(tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True))
+    return Work(sum(total for total, _ in numbers), products)
+
+
+def _seconds(work: Work, dtype: str) -> float:
+    """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision stream faster."""
+    return work.products / COMPUTES * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
 
 
 def _numbers(spec: Spec, block: Block) -> tuple[int, int]:

@@ -88,6 +88,10 @@ class ForeignModel(Model):
 
     theirs: Any = field(default=None)
 
+    def computing(self, count: int) -> Backend:
+        """The type that transformers' model was loaded in, whatever the text."""
+        return self.backend
+
     def trace(
         self,
         text: str | Sequence[Token],

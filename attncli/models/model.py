@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attncli.arrays.backend import Array, Backend
+from attncli.arrays.backend import Array, Backend, choose
 from attncli.attention.attend import EVERY_STAGE, RowBlock
 from attncli.attention.block import Context
 from attncli.attention.spec import Spec
@@ -16,6 +16,8 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.models import run
 from attncli.models.batch import run_batch
+from attncli.models.estimate import compute_dtype
+from attncli.models.rounding import rounded, seeing_rounded
 from attncli.models.run import Store
 from attncli.models.shifted import Shifted
 
@@ -68,6 +70,20 @@ class Model:
             raise InputError(f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
         return tokens
 
+    def computing(self, count: int) -> Backend:
+        """The backend in which a text of `count` tokens is computed.
+
+        A checkpoint's float32 numbers come from float64, rounded once, where that takes little time (`compute_dtype`):
+        they are to be those of a reference. One layer of other weights computes in the type of its numbers.
+        """
+        checkpoint = self.identity.source == "checkpoint"
+        return self._computing_in(compute_dtype(self.spec, count, self.backend.dtype) if checkpoint else self.backend.dtype)
+
+    def _computing_in(self, dtype: str) -> Backend:
+        own = self.backend
+        # Apple's GPUs have no float64
+        return own if dtype == own.dtype or own.device.startswith("mps") else choose(own.name, device=own.device, dtype=dtype)
+
     def trace(
         self,
         text: str | Sequence[Token],
@@ -85,14 +101,23 @@ class Model:
         heads: which heads to keep in stages with a head axis, None for all.
         keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
         past: keys and values of the tokens before these, by layer, extended in place; start with {}
-        and go on with tokens whose `index` continues.
+        and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
+        Every array is of the type `backend.dtype`, whatever it was computed in.
         """
         tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
-        positions = np.asarray([token.index for token in tokens])
-        context = Context(positions, tokens[-1].index + 1, memory=self.memory, past=past, keep=frozenset(keep), rows=rows, see=see)
+        backend = self._computing_in(self.backend.dtype_of(past[0][0])) if past else self.computing(len(tokens))
+        context = Context(
+            np.asarray([token.index for token in tokens]),
+            tokens[-1].index + 1,
+            memory=None if self.memory is None else backend.cast(self.memory, backend.dtype),
+            past=past,
+            keep=frozenset(keep),
+            rows=rows,
+            see=None if see is None else seeing_rounded(self.backend, see),
+        )
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        for trace in run.run(self.spec, self.store, self.backend, tokens, context, wanted):
-            yield self._only(trace, heads)
+        for trace in run.run(self.spec, self.store, backend, tokens, context, wanted):
+            yield rounded(self.backend, self._only(trace, heads))
 
     def trace_batch(
         self,
@@ -110,9 +135,16 @@ class Model:
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
+        backend = self.computing(max(map(len, tokens), default=0))
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        for trace in run_batch(self.spec, self.store, self.backend, tokens, wanted, frozenset(keep)):
-            yield self._only(trace, heads)
+        for trace in run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)):
+            yield rounded(self.backend, self._only(trace, heads))
+
+    def finish(self, hidden: Array) -> Array:
+        """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
+        backend = self.computing(hidden.shape[-2])
+        finished = run.finish(self.spec, self.store.outer(backend), backend, backend.cast(hidden, backend.dtype))
+        return self.backend.cast(finished, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
         """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token, width].
@@ -132,7 +164,7 @@ class Model:
                 f"a {self.spec.family} model has no cross-attention", expected="an encoder-decoder, such as t5, bart or marian"
             )
         (last,) = self.trace(source, layers=[len(self.spec.blocks) - 1], keep=())
-        memory = run.finish(self.spec, self.store.outer(self.backend), self.backend, last.after)
+        memory = self.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 

@@ -25,7 +25,7 @@ class CheckpointStore:
         self.spec = spec
         self.checkpoint = checkpoint
         self.binding = binding
-        self._kept: dict[str, Array] = {}
+        self._kept: dict[tuple[str, str], Array] = {}
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         embedding = self.spec.embedding
@@ -85,9 +85,9 @@ class CheckpointStore:
 
     def _keep(self, backend: Backend, name: str, bound: Bound) -> Array:
         """A tensor that belongs to no single layer: read once and held."""
-        if name not in self._kept:
-            self._kept |= self._read(backend, bound)
-        return self._kept[name]
+        if (name, backend.dtype) not in self._kept:
+            self._kept |= {(role, backend.dtype): array for role, array in self._read(backend, bound).items()}
+        return self._kept[name, backend.dtype]
 
     def _in_order(self, layer: int) -> list[Bound]:
         """A layer's tensors in the order in which `run_block` asks for them."""

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from attncli.attention.spec import Spec
 from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.models import run
 from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.models.reference import Side, reference
@@ -137,12 +135,7 @@ def _side(model: Model, tokens: list[Token]) -> Iterator[tuple[LayerTrace, Float
     """Each layer's trace with the vectors that leave it, the last layer's after the final norm."""
     last = len(model.spec.blocks) - 1
     for trace in model.trace(tokens, keep=("weights",)):
-        after = trace.after if trace.layer < last else _finished(model, model.spec, trace)
-        yield trace, model.backend.numpy(after)
-
-
-def _finished(model: Model, spec: Spec, trace: LayerTrace) -> Any:
-    return run.finish(spec, model.store.outer(model.backend), model.backend, trace.after)
+        yield trace, model.backend.numpy(trace.after if trace.layer < last else model.finish(trace.after))
 
 
 def _pairs(trace: LayerTrace, hidden: Floats, theirs: Side) -> Iterator[tuple[Floats, Floats]]:

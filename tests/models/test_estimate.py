@@ -1,7 +1,7 @@
 """Estimates against counts made by loops, and against what a run reads."""
 
 from attncli.attention.spec import Attention, Block, Embedding, Experts, Mlp, Spec
-from attncli.models.estimate import StoredSizes, estimate
+from attncli.models.estimate import StoredSizes, compute_dtype, estimate
 
 HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
 
@@ -60,3 +60,12 @@ def test_one_matrix_is_in_memory_or_what_may_share_its_tensor_or_all_experts() -
     assert weights(Mlp(1009, "relu")) == 1009 * WIDTH * 4
     assert weights(Experts(5, 2, 1009, "silu", True)) == 5 * 3 * 1009 * WIDTH * 4
     assert weights(None, "float64") == 2 * weights(None)
+
+
+def test_what_takes_long_in_float32_is_not_computed_in_float64() -> None:
+    small, large = spec(Mlp(1009, "silu", gated=True)), spec(Mlp(10_000_019, "silu", gated=True))
+    assert compute_dtype(small, 17, "float32") == "float64"
+    assert compute_dtype(small, 5_000, "float32") == "float64"
+    assert compute_dtype(small, 100_000, "float32") == "float32"  # 2 × 10¹² pairs
+    assert compute_dtype(large, 17, "float32") == "float32"  # 10⁹ weights
+    assert {compute_dtype(small, 17, dtype) for dtype in ("float64", "bfloat16")} == {"float64", "bfloat16"}

@@ -24,8 +24,10 @@ SCHEMA = parts.record(
         "from": parts.described(parts.COUNT, "Index of the query token."),
         "to": parts.described(parts.COUNT, "Index of the key token."),
         "words": parts.described(parts.FLAG, "Whether pieces were merged: then `tokens` are words."),
+        "pieces": parts.described(parts.TOKENS, "With --words: the tokens that were merged."),
         "heads": parts.listed(HEAD, "Every head, the largest weight first."),
         "warnings": parts.WARNINGS,
     },
+    optional=("pieces",),
     says="Heads ranked by how much of one token's attention goes to another. Positions, layers and heads count from 0.",
 )

@@ -86,10 +86,11 @@ ATTENTION = record(
         "mask": TEXT,
         "position": TEXT,
         "backend": TEXT,
-        "dtype": TEXT,
+        "dtype": described(TEXT, "The type of the numbers."),
+        "compute_dtype": described(TEXT, "A wider type that they were computed in before they were rounded; absent where there was none."),
         "hashing": described(TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."),
     },
-    optional=("hashing",),
+    optional=("compute_dtype", "hashing"),
     says="The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`.",
 )
 

@@ -34,7 +34,8 @@ def verify_screen(document: Document, view: View) -> Lines:
     verdict = "equal within the limits" if document["passed"] else "NOT equal within the limits"
     told = [
         f"float64: at most {wide['worst']:.1e} relative, allowed {wide['limit']:.0e}.",
-        f"float32: {ratio} times as far from float64 as transformers' own float32, allowed {brief(single['limit'])}.",
+        f"float32: {single['ours']:.1e} from float64 (root mean square), {ratio} times transformers' own {single['theirs']:.1e}, "
+        f"allowed {brief(single['limit'])} times.",
     ]
     end = stack((line((verdict, "bold green" if document["passed"] else "bold red")), *(remark(said, view) for said in told)))
     return finished(spaced((top, body, end)), view)

@@ -1,0 +1,82 @@
+"""Short float32 runs of a checkpoint are computed in float64 and rounded once, whichever way they run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.attention.attend import RowBlock
+from attncli.models import estimate
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
+LIBRARIES = ("numpy", "torch")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(CASES["llama"], tmp_path_factory.mktemp("llama"))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_stage_is_the_float64_number_rounded_once(llama: Path, library: str) -> None:
+    wide, narrow = (attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
+    plain = narrow.backend.numpy
+    for ours, theirs in zip(narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)), wide.trace(wide.tokenizer.ids_to_tokens(IDS)), strict=True):
+        assert {"q", "masked", "weights", "out"} <= set(ours.stages)
+        for name in ours.stages:
+            assert np.array_equal(plain(ours.stages[name]), plain(theirs.stages[name]).astype(np.float32)), name
+        assert np.array_equal(plain(ours.after), plain(theirs.after).astype(np.float32))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library: str) -> None:
+    model = attncli.load(llama, backend=library)
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    found: dict[int, list[RowBlock]] = {}
+    for _ in model.trace(tokens, keep=("weights",), rows=5, see=lambda layer, kind, block: found.setdefault(layer, []).append(block)):
+        pass
+    for trace in model.trace(tokens, keep=("weights",)):
+        rows = np.zeros(trace.stages["weights"].shape, np.float32)
+        for block in found[trace.layer]:
+            assert {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())} == {"float32"}
+            rows[:, block.start : block.stop, block.low : block.high] = model.backend.numpy(block.stages["weights"])
+        assert np.abs(rows - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_kept_keys_stay_of_the_type_they_began_with(llama: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = attncli.load(llama, backend=library)
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    (whole,) = model.trace(tokens, layers=[2], keep=())
+    past: dict = {}
+    list(model.trace(tokens[:9], past=past, keep=()))
+    monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
+    (rest,) = model.trace(tokens[9:], layers=[2], past=past, keep=())
+    assert model.backend.dtype_of(past[2][0]) == "float64"
+    assert model.backend.dtype_of(rest.after) == "float32"
+    assert np.array_equal(model.backend.numpy(rest.after), model.backend.numpy(whole.after)[9:])
+
+
+def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(llama: Path, recwarn: pytest.WarningsRecorder) -> None:
+    from attncli.models.rounding import rounded
+
+    model = attncli.load(llama, backend="numpy")
+    trace = next(model.trace(model.tokenizer.ids_to_tokens(IDS)))
+    found = rounded(model.backend, rounded(attncli.load(llama, backend="numpy", dtype="float64").backend, trace))
+    assert np.array_equal(found.after, trace.after)
+    trace.stages["out"] = np.full((1, 1), -1e39)
+    assert rounded(model.backend, trace).stages["out"] == -np.inf
+    assert not recwarn
+
+
+def test_only_short_float32_runs_of_checkpoints(llama: Path) -> None:
+    for dtype in ("float64", "bfloat16", "float16"):
+        model = attncli.load(llama, backend="torch", dtype=dtype)
+        assert model.computing(13) is model.backend
+    assert attncli.load(llama, backend="numpy").computing(13).dtype == "float64"
+    assert attncli.load(llama, backend="numpy").computing(2_000_000).dtype == "float32"
+    assert attncli.load(seed=0).computing(13).dtype == "float32"
