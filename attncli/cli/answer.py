@@ -154,7 +154,7 @@ def _pieces(
     if asked.json:
         found = iter(documents)
         first = next(found)
-        yield records.json_bytes(first)
+        yield from records.json_pieces(first)
         return
     for place, document in enumerate(documents):
         if asked.ndjson:

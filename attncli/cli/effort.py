@@ -1,4 +1,4 @@
-"""What a command took, for `--verbose`."""
+"""What a command took: in documents, and for `--verbose`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
+
+
+def resources(model: Model, before: int, estimate: int) -> dict[str, int | None]:
+    """`resources` of a document. before: bytes of weights read before the text ran; estimate: of its memory, in bytes.
+
+    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
+    other weights are the same bytes each time.
+    """
+    from attncli.models.machine import peak_memory
+
+    found: dict[str, int | None] = {"bytes_read": model.store.bytes_read() - before, "memory_estimate": estimate}
+    return found | ({"peak_memory": peak_memory()} if model.identity.source == "checkpoint" else {})
 
 
 def effort(models: Sequence[Model], started: float) -> str:

@@ -158,6 +158,7 @@ def _document(
     from attncli.analysis.heads import heads_document
     from attncli.analysis.running import LONG, Wanted, cost
     from attncli.analysis.stream import rows_for
+    from attncli.cli.effort import resources
     from attncli.cli.progress import progress
     from attncli.render.records import NUMBER_BYTES
 
@@ -167,8 +168,10 @@ def _document(
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
     if wanted.maps and rows is None and (output.json or output.ndjson):
         answer.refuse_over(expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics")
+    before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)
+    document["resources"] = resources(model, before, expected.memory)
     if asked.top is not None and asked.top < len(document["heads"]):
         document["heads_in_all"] = len(document["heads"])
         document["heads"] = document["heads"][: asked.top]

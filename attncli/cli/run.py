@@ -123,6 +123,7 @@ def _document(
 ) -> Mapping[str, Any]:
     from attncli.analysis.running import cost, run_document
     from attncli.analysis.saving import Stored, metadata
+    from attncli.cli.effort import resources
     from attncli.cli.progress import progress
     from attncli.render.records import NUMBER_BYTES
 
@@ -138,7 +139,7 @@ def _document(
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         see = None if stored is None else stored.add
         document = run_document(model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched)
-    document["resources"] = {"bytes_read": model.store.bytes_read() - before, "memory_estimate": expected.memory}
+    document["resources"] = resources(model, before, expected.memory)
     if stored is not None and asked.save is not None:
         from attncli.inputs.tensors import write_tensors
 

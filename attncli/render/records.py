@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+PIECE = 2**20
+"""Bytes from which a part of a document is written before the rest is put together."""
 
 NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 """Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
@@ -20,8 +23,34 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
     NumPy arrays of any layout, byte order and float width are written as nested lists.
     Raises TypeError for a key that is not a string. Same document, same bytes.
     """
-    members = [_dumps(_checked(key)) + b": " + _dumps(value) for key, value in document.items()]
-    return b"{\n" + b",\n".join(members) + b"\n}\n" if members else b"{}\n"
+    return b"".join(json_pieces(document))
+
+
+def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """`json_bytes` in pieces of about a mebibyte or an entry of a list, whichever is more: never the whole text at once."""
+    held: list[bytes] = []
+    size = 0
+    for part in _parts(document):
+        held.append(part)
+        size += len(part)
+        if size >= PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+def _parts(document: Mapping[str, Any]) -> Iterator[bytes]:
+    before = b"{\n"
+    for key, value in document.items():
+        yield before + _dumps(_checked(key)) + b": "
+        before = b",\n"
+        if isinstance(value, list) and len(value) > 1:
+            for place, entry in enumerate(value):
+                yield (b"," if place else b"[") + _dumps(entry)
+            yield b"]"
+        else:
+            yield _dumps(value)
+    yield b"\n}\n" if document else b"{}\n"
 
 
 def ndjson_line(document: Mapping[str, Any]) -> bytes:

@@ -74,11 +74,14 @@ def test_nothing_of_a_later_layer_is_touched(llama: Path) -> None:
 
 def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = " ".join(map(str, IDS))
-    plain = ask("run", "--model", str(llama), "--ids", ids, "--json")
+    plain = ask("run", "--model", str(llama), "--ids", ids, "--json").json
     monkeypatch.setattr(reading, "WORTH_A_THREAD", 1)
-    ahead = ask("run", "--model", str(llama), "--ids", ids, "--json")
-    assert ahead.out == plain.out
-    assert plain.json["resources"]["bytes_read"] == ROWS_BYTES + LAYERS * LAYER_BYTES
+    ahead = ask("run", "--model", str(llama), "--ids", ids, "--json").json
+    for document in (plain, ahead):
+        took = document["resources"]
+        assert took["bytes_read"] == ROWS_BYTES + LAYERS * LAYER_BYTES
+        assert 0 < took["memory_estimate"] < took.pop("peak_memory") < 2**40
+    assert ahead == plain
 
 
 def test_the_estimate_is_what_is_read(llama: Path) -> None:

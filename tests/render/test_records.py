@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attncli.render.records import estimate_bytes, json_bytes, ndjson_line, plain
+from attncli.render.records import estimate_bytes, json_bytes, json_pieces, ndjson_line, plain
 
 NAN = float("nan")
 
@@ -49,6 +49,15 @@ def test_one_member_per_line_and_one_line() -> None:
     assert json_bytes({"a": 1, "b": [1, 2]}) == b'{\n"a": 1,\n"b": [1,2]\n}\n'
     assert json_bytes({}) == b"{}\n"
     assert ndjson_line({"a": "x\ny"}) == b'{"a":"x\\ny"}\n'
+
+
+def test_a_large_document_comes_in_pieces() -> None:
+    heads = [{"head": head, "weights": np.full((100, 1009), 1 / (3 + head))} for head in range(7)]
+    one = len(ndjson_line(heads[0]))
+    pieces = list(json_pieces({"text": "a", "heads": heads, "last": [1, 2, 3]}))
+    assert max(map(len, pieces)) < 2 * one
+    assert len(pieces) >= 4
+    assert strict(b"".join(pieces)) == {"text": "a", "heads": [json.loads(ndjson_line(head)) for head in heads], "last": [1, 2, 3]}
 
 
 def test_whole_numbers_beyond_64_bits_are_numbers() -> None:

@@ -114,9 +114,10 @@ SCHEMA = parts.record(
             parts.record({"names": parts.listed(parts.TEXT), "renormalised": parts.FLAG}), "With --exclude: what no number here counts."
         ),
         "sort": parts.record({"metric": parts.TEXT, "rising": parts.FLAG}, says="With --sort: the order of `heads`."),
+        "resources": parts.RESOURCES,
         "heads_in_all": parts.described(parts.SIZE, "With --top: how many heads there were; `heads` holds the first of them."),
         **ACROSS,
     },
-    optional=("average", "empty_rows", "pieces", "links_leave_out", "excluded", "sort", "heads_in_all", *ACROSS),
+    optional=("average", "empty_rows", "pieces", "links_leave_out", "excluded", "sort", "resources", "heads_in_all", *ACROSS),
     says="Heads compared on one text. Positions, layers and heads count from 0.",
 )

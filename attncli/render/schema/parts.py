@@ -100,6 +100,15 @@ SHAPES = listed(
 )
 LINK = record({"layer": COUNT, "head": COUNT, "query": COUNT, "key": COUNT, "weight": WEIGHT})
 EMPTY_ROWS = listed(record({"layer": COUNT, "head": COUNT, "query": COUNT}), "Queries that see nothing: their weights and outputs are 0.")
+RESOURCES = record(
+    {
+        "bytes_read": described(COUNT, "Bytes of weights read for this text; 0 for weights already in memory."),
+        "memory_estimate": described(COUNT, "Bytes this run was expected to take at its peak, besides the program."),
+        "peak_memory": described(or_null(COUNT), "The most bytes the process held; of checkpoints only, null where the system is silent."),
+    },
+    optional=("peak_memory",),
+    says="What the run took.",
+)
 WARNINGS = listed(TEXT)
 VERSION = described(TEXT, "The version of attn that wrote the document.")
 

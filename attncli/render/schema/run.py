@@ -54,14 +54,7 @@ SCHEMA = {
             ),
             "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."),
             "queries": parts.listed(parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."),
-            "resources": parts.record(
-                {
-                    "bytes_read": parts.described(parts.COUNT, "Bytes of weights read for this text; 0 for weights already in memory."),
-                    "memory_estimate": parts.described(
-                        parts.COUNT, "Bytes this run was expected to take at its peak, besides the program."
-                    ),
-                }
-            ),
+            "resources": parts.RESOURCES,
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,
         },
