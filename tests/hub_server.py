@@ -45,7 +45,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
             path = unquote(self.path).split("?")[0].strip("/")
             name, _, rest = path.partition("/resolve/")
             revision, _, file = rest.partition("/")
-            if with_body:
+            if with_body and rest:
                 hub.asked.append(file)
             if name in hub.broken:
                 self._fail(500, "")

@@ -60,12 +60,11 @@ def show(
     how = answer.view(output, environment)
     from attncli.analysis.model_document import model_document
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.models.aliases import locate
     from attncli.models.bind import bind
     from attncli.models.load import read_spec
     from attncli.render.screens.models import model_rows, model_screen
 
-    found = locate(model, variables=environment.variables, note=environment.note)
+    found = _located(environment, model, ignore_config)
     with Checkpoint.open(found.folder) as checkpoint:
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
         binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
@@ -99,12 +98,11 @@ def verify(
         raise UsageError("a text and --ids contradict each other", expected="one of them")
     from attncli.analysis.verify_document import verify_document
     from attncli.inputs.text import SAMPLE
-    from attncli.models.aliases import locate
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as compared
     from attncli.render.screens.verify import verify_rows, verify_screen
 
-    found = locate(model, variables=environment.variables, note=environment.note)
+    found = _located(environment, model, ignore_config)
     given = SAMPLE if text is None else text
     told = given if ids is None else request.whole_numbers(ids, "--ids")
     result = compared(found.folder, told, target=target, backend=backend, ignore=tuple(ignore_config or ()))
@@ -115,6 +113,15 @@ def verify(
             f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its distance in float32",
             expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
         )
+
+
+def _located(environment: Environment, name: str, ignore: list[str] | None) -> Resolved:
+    from attncli.inputs.fetch import Fetch
+    from attncli.models.aliases import locate
+    from attncli.models.load import refuse_unknown
+
+    fetch = Fetch(environment.notes, lambda folder: refuse_unknown(folder, tuple(ignore or ())))
+    return locate(name, variables=environment.variables, fetch=fetch)
 
 
 def _estimated(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from errno import EBADF
@@ -106,6 +106,11 @@ class Environment:
             raise
         except OSError as error:
             raise AttnError(f"cannot write the answer: {error.strerror or error}", where="standard output") from error
+
+    @property
+    def notes(self) -> Callable[[str], None] | None:
+        """Who is told what takes time; None with `--quiet`."""
+        return None if self.quiet else self.note
 
     def note(self, message: str) -> None:
         """A line for the person, on standard error; never part of the answer."""

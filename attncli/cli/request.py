@@ -134,13 +134,13 @@ def model(
 
     heads: how many heads seeded weights have where `--num-heads` does not say.
     """
-    name = asked.model or default_model(environment, asked)
+    name = model_name(environment, asked, attention, tokenizer)
     if name is None and asked.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is None and asked.source is not None:
         raise UsageError("--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well")
     if name is not None:
-        found = _checkpoint(environment, name, asked, attention, compute, tokenizer)
+        found = _checkpoint(environment, name, asked, attention, compute)
     elif asked.weights is not None:
         from attncli.cli.weight_option import file_model
 
@@ -157,26 +157,35 @@ def model(
     return found
 
 
-def default_model(environment: Environment, asked: ModelOptions) -> str | None:
-    """`ATTN_MODEL`, unless an option describes other weights."""
+def model_name(environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None) -> str | None:
+    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None for none.
+
+    tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
+    """
+    if asked.model is not None:
+        if not asked.model:
+            raise UsageError("--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list")
+        if tokenizer is not None:
+            raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
+        return asked.model
     told = environment.variables.get("ATTN_MODEL")
-    if not told or any(getattr(asked, name) is not None for name in TOY_ONLY):
+    if not told or _out_of_place(asked) or tokenizer is not None or attention.position not in (None, "none"):
         return None
     return told
 
 
-def _checkpoint(
-    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str | None
-) -> Model:
+def _out_of_place(asked: ModelOptions) -> list[str]:
+    """The options given that describe seeded or file weights."""
+    given = [item.name for item in fields(asked) if item.name in TOY_ONLY and getattr(asked, item.name) is not None]
+    given += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
+    return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def _checkpoint(environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions) -> Model:
     from attncli.models.load import load
 
-    out_of_place = [item.name for item in fields(asked) if item.name in TOY_ONLY and getattr(asked, item.name) is not None]
-    out_of_place += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
-    if out_of_place:
-        told = " ".join(f"--{item.replace('_', '-')}" for item in out_of_place)
+    if told := " ".join(_out_of_place(asked)):
         raise UsageError(f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other")
-    if tokenizer is not None:
-        raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
     if attention.position not in (None, "none"):
         raise UsageError(f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions")
     loaded = load(
@@ -185,7 +194,8 @@ def _checkpoint(
         device=compute.device,
         dtype=compute.dtype,
         ignore=tuple(asked.ignore_config or ()),
-        note=environment.note,
+        note=environment.notes,
+        variables=environment.variables,
     )
     if asked.source is not None:
         loaded = loaded.decoder(asked.source)
@@ -236,11 +246,11 @@ def tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -
     """The tokenizer alone: the one named, the checkpoint's, or `word`; reads no weights."""
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
-    checkpoint = asked.model or default_model(environment, asked)
-    if checkpoint is not None and name is None:
+    checkpoint = model_name(environment, asked, AttentionOptions(), name)
+    if checkpoint is not None:
         from attncli.models.load import load_tokenizer
 
-        return load_tokenizer(checkpoint)
+        return load_tokenizer(checkpoint, note=environment.notes, variables=environment.variables)
     return tokenizer_named(name or "word")
 
 

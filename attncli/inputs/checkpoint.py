@@ -44,8 +44,19 @@ class Checkpoint:
     def open(cls, folder: Path) -> Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
-        Raises InputError for missing or malformed files, UnsupportedError for quantised weights and for weights
-        that are not safetensors, LimitError for a config above 16 MiB. Remote code (`auto_map`) is never run.
+        Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are not
+        safetensors.
+        """
+        found = cls.described(folder)
+        found._tensors = find_tensors(found.folder)
+        return found
+
+    @classmethod
+    def described(cls, folder: Path) -> Checkpoint:
+        """Read `config.json` alone: no weights, as if there were none.
+
+        Raises InputError for a missing or malformed config, UnsupportedError for one that speaks of quantised weights,
+        LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
         """
         if not folder.is_dir():
             raise InputError("this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors")
@@ -54,7 +65,7 @@ class Checkpoint:
         for key in PACKED:
             if config.get(key) is not None:
                 raise UnsupportedError(f"these weights are quantised ({_method(config[key])})", where=str(folder), expected="float weights")
-        return cls(real, config, find_tensors(real))
+        return cls(real, config, {})
 
     def names(self) -> Mapping[str, TensorInfo]:
         """Every tensor by name, in file order."""

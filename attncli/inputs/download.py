@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.inputs.hub_cache import HubId, shard_names
-from attncli.inputs.shards import CONVERT, INDEX, SINGLE
+from attncli.inputs.fetch import Fetch
+from attncli.inputs.hub_cache import TOKENIZER, HubId
+from attncli.inputs.shards import CONVERT, INDEX, SINGLE, shard_names
 
-SMALL = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+SMALL = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 """Files that are taken where the hub has them."""
 DEFAULT_ENDPOINT = "https://huggingface.co"
 NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3", "ssl", "socket")
 
 
-def download(wanted: HubId, cache: Path, variables: Mapping[str, str], note: Callable[[str], None]) -> Path:
+def download(wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fetch) -> Path:
     """Fetch a model's files and return the folder that holds them.
 
     Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
     goes to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
     Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
-    UnsupportedError where the model has no safetensors.
+    UnsupportedError where the model has no safetensors; what `asked.accept` raises.
     """
     import huggingface_hub
     from huggingface_hub import errors
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-    from huggingface_hub.utils.logging import set_verbosity_error
 
-    set_verbosity_error()  # what it would say is said by the errors below
     endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
 
     def fetch(name: str, revision: str) -> Path | None:
@@ -39,27 +39,40 @@ def download(wanted: HubId, cache: Path, variables: Mapping[str, str], note: Cal
                 wanted.name, name, revision=revision, cache_dir=cache, endpoint=endpoint, token=variables.get("HF_TOKEN") or None
             )
         except errors.LocalEntryNotFoundError as error:
-            raise _unreachable(wanted, endpoint, error) from error
+            raise _broken_off(wanted, endpoint, name) from error
         except errors.EntryNotFoundError:
             return None
         except Exception as error:
-            raise _told(wanted, endpoint, error, errors) from error
+            raise _told(wanted, endpoint, error, errors, _broken_off(wanted, endpoint, name), cache) from error
         return Path(found)
 
-    quiet = sys.stderr is None or not sys.stderr.isatty()
-    was_quiet = are_progress_bars_disabled()
-    if quiet:
+    with _quiet(bars=asked.note is not None and sys.stderr is not None and sys.stderr.isatty()):
+        if asked.note is not None:
+            asked.note(f"fetching {wanted} from {endpoint}")
+        _probe(wanted, endpoint, variables, errors, cache)
+        return _fetched(wanted, endpoint, fetch, asked)
+
+
+@contextmanager
+def _quiet(*, bars: bool) -> Iterator[None]:
+    """Silence of the hub's library, except for its progress bars; what it would say is said by our errors."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.logging import set_verbosity_error
+
+    set_verbosity_error()
+    hides = not bars and not are_progress_bars_disabled()
+    if hides:
         disable_progress_bars()
     try:
-        note(f"fetching {wanted} from {endpoint}")
-        _probe(wanted, endpoint, variables, errors)
-        return _fetched(wanted, endpoint, fetch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        if quiet and not was_quiet:
+        if hides:
             enable_progress_bars()
 
 
-def _probe(wanted: HubId, endpoint: str, variables: Mapping[str, str], errors: Any) -> None:
+def _probe(wanted: HubId, endpoint: str, variables: Mapping[str, str], errors: Any, cache: Path) -> None:
     """Ask for the config once, without the retries of a download: a person offline should not wait for them."""
     import huggingface_hub
 
@@ -69,17 +82,18 @@ def _probe(wanted: HubId, endpoint: str, variables: Mapping[str, str], errors: A
     except errors.EntryNotFoundError:
         return
     except Exception as error:
-        raise _told(wanted, endpoint, error, errors) from error
+        raise _told(wanted, endpoint, error, errors, _unreachable(wanted, endpoint), cache) from error
 
 
-def _fetched(wanted: HubId, endpoint: str, fetch: Callable[[str, str], Path | None]) -> Path:
+def _fetched(wanted: HubId, endpoint: str, fetch: Callable[[str, str], Path | None], asked: Fetch) -> Path:
     config = fetch("config.json", wanted.revision)
     if config is None:
         raise UnsupportedError(f"{wanted} has no config.json", where=endpoint, expected="a transformers model")
+    asked.accept(config.parent)
     commit = config.parent.name  # everything else comes from the same version, even if the branch moves on
     for name in SMALL:
         fetch(name, commit)
-    if fetch(SINGLE, commit) is not None:
+    if not asked.weights or fetch(SINGLE, commit) is not None:
         return config.parent
     index = fetch(INDEX, commit)
     if index is None:
@@ -90,7 +104,8 @@ def _fetched(wanted: HubId, endpoint: str, fetch: Callable[[str, str], Path | No
     return config.parent
 
 
-def _told(wanted: HubId, endpoint: str, error: Exception, errors: Any) -> AttnError:
+def _told(wanted: HubId, endpoint: str, error: Exception, errors: Any, network: AttnError, cache: Path) -> AttnError:
+    """A library's error in our words. network: what to say where it is the connection that failed."""
     match error:
         case AttnError():
             return error
@@ -105,14 +120,19 @@ def _told(wanted: HubId, endpoint: str, error: Exception, errors: Any) -> AttnEr
         case errors.HfHubHTTPError(response=response) if response is not None:
             return InputError(f"fetching {wanted} failed: the server answered {response.status_code}", where=endpoint)
         case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(error, ConnectionError | TimeoutError):
-            return _unreachable(wanted, endpoint, error)
+            return network
         case OSError():
-            return AttnError(f"fetching {wanted} failed: {error.strerror or error}", where=error.filename or endpoint)
+            return AttnError(f"fetching {wanted} failed: {error.strerror or error}", where=error.filename or str(cache))
         case _:
             return InputError(f"fetching {wanted} failed: {error}", where=endpoint)
 
 
-def _unreachable(wanted: HubId, endpoint: str, error: Exception) -> InputError:
-    del error  # its text names internals; the person needs to know what could not be reached
+def _unreachable(wanted: HubId, endpoint: str) -> InputError:
     what = f"{wanted} is not in the local cache, and the hub cannot be reached"
-    return InputError(what, where=endpoint, expected="a network, or a model in the cache", hint="attn models list, or --model FOLDER")
+    expected, hint = "a network, a model in the cache, or a folder that exists", "attn models list, or --model FOLDER"
+    return InputError(what, where=endpoint, expected=expected, hint=hint)
+
+
+def _broken_off(wanted: HubId, endpoint: str, name: str) -> InputError:
+    what = f"the connection broke off while {name} of {wanted} was fetched"
+    return InputError(what, where=endpoint, hint="the same command again; files that are complete are kept")

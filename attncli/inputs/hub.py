@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from attncli.errors import AttnError, InputError
-from attncli.inputs.hub_cache import HubId, cache_folder, cached
+from attncli.inputs.fetch import WHOLE, Fetch
+from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder, cached
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Resolved:
     source: Literal["folder", "package", "cache", "hub"]
 
 
-def resolve(name: str, *, variables: Mapping[str, str] = os.environ, note: Callable[[str], None] = lambda message: None) -> Resolved:
+def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> Resolved:
     """The folder of a model.
 
     name: a folder, or a hub id `owner/name[@revision]`. A folder of that name comes first. A model that is in the
     local cache is taken from there without asking the hub; else it is downloaded, unless HF_HUB_OFFLINE is set.
-    note: told what is being fetched. Raises InputError, UnsupportedError as `download.download`.
+    Raises InputError, UnsupportedError as `download.download`.
     """
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 - pathlib's own raises for users that do not exist
     exists = bool(name) and os.path.exists(folder)  # noqa: PTH110 - pathlib's own raises for names that are too long
@@ -39,27 +40,30 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, note: Calla
         raise InputError(what, where=name, expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]")
     cache = cache_folder(variables)
     found = cached(cache, wanted)
-    if found is not None and not found.missing:
+    missing = [] if found is None else [file for file in found.missing if fetch.weights or file in DESCRIPTION]
+    if found is not None and not missing:
         return Resolved(found.folder, name, found.commit, "cache")
     # without its weights a model is of no use; without a tokenizer it still runs on token ids
-    usable = found is not None and all(file == "tokenizer.json" for file in found.missing)
+    usable = None if found is None or set(missing) - {TOKENIZER} else Resolved(found.folder, name, found.commit, "cache")
     if is_offline(variables):
-        if found is not None and usable:
-            return Resolved(found.folder, name, found.commit, "cache")
-        lacks = f"lacks {found.missing[0]} of {wanted}" if found is not None else f"does not hold {wanted}"
-        hint = "unset HF_HUB_OFFLINE, or --model FOLDER"
-        raise InputError(f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it", where=str(cache), hint=hint)
+        if usable is not None:
+            return usable
+        lacks = f"lacks {missing[0]} of {wanted}" if missing else f"does not hold {wanted}"
+        expected, hint = "a model in the cache, or a folder that exists", "unset HF_HUB_OFFLINE, or --model FOLDER"
+        what = f"the local cache {lacks}, and HF_HUB_OFFLINE forbids fetching it"
+        raise InputError(what, where=str(cache), expected=expected, hint=hint)
     from attncli.inputs.download import download
 
     try:
-        fetched = download(wanted, cache, variables, note)
+        fetched = download(wanted, cache, variables, fetch)
     except AttnError:
-        if found is not None and usable:
-            return Resolved(found.folder, name, found.commit, "cache")
+        if usable is not None:
+            return usable
         raise
     return Resolved(fetched, name, fetched.name, "hub")
 
 
 def is_offline(variables: Mapping[str, str]) -> bool:
     """Whether the person forbids using the network, as the hub's own library reads it."""
-    return any(variables.get(name, "").upper() in ("1", "ON", "YES", "TRUE") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    told = variables.get("HF_HUB_OFFLINE") or variables.get("TRANSFORMERS_OFFLINE") or ""
+    return told.upper() in ("1", "ON", "YES", "TRUE")

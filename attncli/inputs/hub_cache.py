@@ -6,21 +6,24 @@ Layout: `models--OWNER--NAME/snapshots/COMMIT/FILE`, each file a link into `blob
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from attncli.errors import AttnError, InputError
-from attncli.inputs.shards import INDEX, SINGLE
-from attncli.inputs.strict_json import read_object
+from attncli.errors import AttnError
+from attncli.inputs.shards import INDEX, SINGLE, shard_names
 
 DEFAULT_REVISION = "main"
 COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHORT_COMMIT = re.compile(r"[0-9a-f]{7,39}")
 _ID = re.compile(r"(?:[A-Za-z0-9](?:[\w.-]{0,94}[\w-])?/)?[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?", re.ASCII)
 _REVISION = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
 _FOLDER = "models--"
-FOUND_OR_KNOWN_MISSING = ("tokenizer.json",)
+TOKENIZER = "tokenizer.json"
+DESCRIPTION = ("config.json", TOKENIZER)
+"""The files that say what a model is and how it cuts texts."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +59,31 @@ class Snapshot:
 
 def cache_folder(variables: Mapping[str, str]) -> Path:
     """Where the hub's library keeps its cache: HF_HUB_CACHE, HF_HOME/hub, or ~/.cache/huggingface/hub."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if variables.get(name):
-            return Path(variables[name]).expanduser()
-    base = variables.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(variables.get("HF_HOME") or f"{base}/huggingface").expanduser() / "hub"
+    told = variables.get("HF_HUB_CACHE") or variables.get("HUGGINGFACE_HUB_CACHE")
+    home = variables.get("HF_HOME") or f"{variables.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return Path(os.path.expandvars(os.path.expanduser(told or f"{home}/hub")))  # noqa: PTH111 - never raises
 
 
 def cached(cache: Path, wanted: HubId) -> Snapshot | None:
     """The version of a model that the cache holds for this id; None if there is none. Never uses the network."""
     repository = cache / (_FOLDER + wanted.name.replace("/", "--"))
-    commit = wanted.revision
-    if not COMMIT.fullmatch(commit):
-        try:
-            commit = (repository / "refs" / commit).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            return None
-    folder = repository / "snapshots" / commit
-    if not COMMIT.fullmatch(commit) or not folder.is_dir():
+    commit = wanted.revision if COMMIT.fullmatch(wanted.revision) else _commit(repository, wanted.revision)
+    if commit is None or not (repository / "snapshots" / commit).is_dir():
         return None
+    folder = repository / "snapshots" / commit
     return Snapshot(wanted.name, commit, folder, tuple(_missing(repository, folder)))
+
+
+def _commit(repository: Path, revision: str) -> str | None:
+    """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or several."""
+    try:
+        found = (repository / "refs" / revision).read_text(encoding="ascii").strip()
+        return found if COMMIT.fullmatch(found) else None
+    except (OSError, ValueError):
+        if not _SHORT_COMMIT.fullmatch(revision):
+            return None
+    begun = [folder.name for folder in (repository / "snapshots").glob(f"{revision}*") if COMMIT.fullmatch(folder.name)]
+    return begun[0] if len(begun) == 1 else None
 
 
 def all_cached(cache: Path) -> Iterator[Snapshot]:
@@ -91,16 +99,6 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
                 yield Snapshot(name, folder.name, folder, tuple(_missing(repository, folder)))
 
 
-def shard_names(index: Path) -> list[str]:
-    """The files that a shard index names, each once. Raises InputError for names that are not plain."""
-    places = read_object(index, what="a shard index").get("weight_map")
-    found = {place for place in places.values() if isinstance(place, str)} if isinstance(places, dict) else set()
-    for name in found:
-        if not re.fullmatch(r"\w[\w.-]*\.safetensors", name, re.ASCII):
-            raise InputError(f"this index names {name!r}", where=str(index), expected="plain names of .safetensors files")
-    return sorted(found)
-
-
 def _missing(repository: Path, folder: Path) -> Iterator[str]:
     if not (folder / "config.json").exists():
         yield "config.json"
@@ -112,6 +110,5 @@ def _missing(repository: Path, folder: Path) -> Iterator[str]:
                 return  # a malformed index is told by whoever opens the checkpoint
         else:
             yield SINGLE
-    for name in FOUND_OR_KNOWN_MISSING:
-        if not (folder / name).exists() and not (repository / ".no_exist" / folder.name / name).exists():
-            yield name
+    if not (folder / TOKENIZER).exists() and not (repository / ".no_exist" / folder.name / TOKENIZER).exists():
+        yield TOKENIZER

@@ -77,13 +77,28 @@ def find_tensors(folder: Path) -> dict[str, TensorInfo]:
     raise _nothing(folder)
 
 
-def _sharded(folder: Path) -> dict[str, TensorInfo]:
-    index = guarded(folder, INDEX)
+def shard_names(index: Path) -> list[str]:
+    """The files that a shard index names, each once, by name. Raises InputError for an index that is malformed or leads elsewhere."""
+    return _shards(_places(index), index)
+
+
+def _places(index: Path) -> dict[str, object]:
+    """The name of each tensor's file, by the tensor's name, as the index has it."""
     places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise InputError("this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file")
+    return places
+
+
+def _shards(places: Mapping[str, object], index: Path) -> list[str]:
+    return sorted({_plain_name(place, index) for place in places.values()})
+
+
+def _sharded(folder: Path) -> dict[str, TensorInfo]:
+    index = guarded(folder, INDEX)
+    places = _places(index)
     found: dict[str, TensorInfo] = {}
-    for shard in sorted({_plain_name(place, index) for place in places.values()}):
+    for shard in _shards(places, index):
         path = guarded(folder, shard)
         if not path.exists():
             count = sum(place == shard for place in places.values())

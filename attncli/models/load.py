@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from attncli.arrays.backend import choose
 from attncli.attention.spec import Spec
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import Resolved
+from attncli.inputs.fetch import Fetch
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.models.aliases import locate
@@ -38,14 +39,16 @@ def load(
     device: str | None = None,
     dtype: str = "float32",
     ignore: Collection[str] = (),
-    note: Callable[[str], None] = lambda message: None,
+    note: Callable[[str], None] | None = lambda message: None,
+    variables: Mapping[str, str] = os.environ,
 ) -> Model:
     """A model ready to run.
 
     name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
-    ignore: keys of config.json to run without. note: told what is being fetched.
+    ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars too.
+    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
 
     Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
@@ -56,7 +59,7 @@ def load(
         raise UsageError(
             "a checkpoint brings its own weights and sizes", expected="a checkpoint's name alone, or weights=, seed=, d_model="
         )
-    found = locate(str(name_or_dir), note=note)
+    found = locate(str(name_or_dir), variables=variables, fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore)))
     checkpoint = Checkpoint.open(found.folder)
     unknown = foreign_family(checkpoint)
     if unknown is not None:
@@ -65,7 +68,7 @@ def load(
         if backend == "numpy" or ignore:
             what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
             raise UnsupportedError(f"models of the family {unknown!r} run through transformers, which has no use for {what}")
-        return load_foreign(checkpoint.folder, unknown, found.name, _tokenizer(checkpoint, found), device=device, dtype=dtype)
+        return load_foreign(checkpoint.folder, unknown, found.name, _tokenizer(checkpoint), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
     own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
@@ -73,7 +76,7 @@ def load(
     return Model(
         spec,
         CheckpointStore(spec, checkpoint, own),
-        _tokenizer(checkpoint, found),
+        _tokenizer(checkpoint),
         chosen,
         Identity("checkpoint", name=found.name, family=spec.family),
         warnings=warnings,
@@ -81,11 +84,19 @@ def load(
     )
 
 
-def load_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer of a checkpoint alone; its weights need not be usable. Raises as `load`."""
-    found = locate(name)
-    with Checkpoint.open(found.folder) as checkpoint:
-        return _tokenizer(checkpoint, found)
+def load_tokenizer(
+    name: str, *, note: Callable[[str], None] | None = lambda message: None, variables: Mapping[str, str] = os.environ
+) -> Tokenizer:
+    """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as `load`."""
+    found = locate(name, variables=variables, fetch=Fetch(note, weights=False))
+    return _tokenizer(Checkpoint(found.folder.resolve(), {}, {}))
+
+
+def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
+    """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as `load`."""
+    found = Checkpoint.described(folder)
+    if foreign_family(found) is None:
+        read_spec(found, ignore)
 
 
 def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spec, Family, tuple[str, ...]]:
@@ -119,7 +130,7 @@ def foreign_family(checkpoint: Checkpoint) -> str | None:
     return kind
 
 
-def _tokenizer(checkpoint: Checkpoint, found: Resolved) -> Tokenizer:
+def _tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     if checkpoint.tokenizer_path is None:
         return IdsOnly(str(checkpoint.folder))
     return tokenizer_named(str(checkpoint.tokenizer_path))

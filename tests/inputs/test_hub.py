@@ -3,17 +3,21 @@
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import pytest
 import safetensors.numpy
 from hub_server import COMMIT, Hub, serving
+from huggingface_hub.utils import are_progress_bars_disabled
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.hub import Resolved, resolve
+from attncli.inputs.fetch import WHOLE, Fetch
+from attncli.inputs.hub import Resolved, is_offline, resolve
 from attncli.inputs.hub_cache import HubId, all_cached, cache_folder
 
 Resolver = Callable[..., Resolved]
@@ -45,8 +49,8 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def find(hub: Hub, tmp_path: Path) -> Resolver:
-    def found(name: str, **variables: str) -> Resolved:
-        return resolve(name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables})
+    def found(name: str, fetch: Fetch = WHOLE, **variables: str) -> Resolved:
+        return resolve(name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables}, fetch=fetch)
 
     return found
 
@@ -61,6 +65,25 @@ def test_only_the_needed_files_are_fetched_and_only_once(hub: Hub, find: Resolve
     assert (second.source, second.folder, second.revision) == ("cache", first.folder, COMMIT)
     assert hub.asked == []
     assert find("owner/single", HF_HUB_OFFLINE="1").source == "cache"
+
+
+def test_weights_that_nobody_wants_are_not_fetched(hub: Hub, find: Resolver) -> None:
+    folder = find("owner/single", Fetch(weights=False)).folder
+    assert sorted(hub.asked) == sorted(SMALL)
+    assert find("owner/single", Fetch(weights=False), HF_HUB_OFFLINE="1").source == "cache"
+    with pytest.raises(InputError, match=r"lacks model\.safetensors"):
+        find("owner/single", HF_HUB_OFFLINE="1")
+    assert find("owner/single").folder == folder
+    assert hub.asked[-1] == "model.safetensors"
+
+
+def test_a_model_is_refused_before_anything_large_is_fetched(hub: Hub, find: Resolver) -> None:
+    def accept(folder: Path) -> None:
+        raise UnsupportedError(json.loads((folder / "config.json").read_text())["model_type"])
+
+    with pytest.raises(UnsupportedError, match="toy"):
+        find("owner/sharded", Fetch(accept=accept))
+    assert hub.asked == ["config.json"]
 
 
 def test_shards_are_fetched_as_the_index_names_them(hub: Hub, find: Resolver) -> None:
@@ -84,6 +107,17 @@ def test_revisions(find: Resolver) -> None:
     assert find(f"owner/single@{COMMIT}").source == "cache"
     with pytest.raises(InputError, match="no revision 'v2'"):
         find("owner/single@v2")
+
+
+def test_the_beginning_of_a_commit_names_what_is_in_the_cache(hub: Hub, find: Resolver) -> None:
+    folder = find("owner/single").folder
+    hub.asked.clear()
+    assert find(f"owner/single@{COMMIT[:7]}").folder == folder
+    (folder.parent / f"{COMMIT[:8]}{'f' * 32}").mkdir()
+    with pytest.raises(InputError, match="does not hold"):
+        find(f"owner/single@{COMMIT[:8]}", HF_HUB_OFFLINE="1")
+    assert find(f"owner/single@{COMMIT[:9]}").folder == folder
+    assert hub.asked == []
 
 
 def test_a_bare_name_as_the_oldest_models_have(find: Resolver) -> None:
@@ -137,6 +171,45 @@ def test_no_network(find: Resolver, hub: Hub) -> None:
     assert hub.asked == []
 
 
+@pytest.mark.parametrize("broken", [ConnectionResetError("x"), OSError(28, "No space left on device")])
+def test_what_goes_wrong_after_the_hub_was_reached(
+    find: Resolver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: OSError
+) -> None:
+    def breaks(*given: object, **named: object) -> str:
+        warnings.warn("the library's own words", UserWarning, stacklevel=1)
+        raise broken
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", breaks)
+    with warnings.catch_warnings(record=True) as told, pytest.raises(AttnError) as error:
+        find("owner/single")
+    assert told == []
+    if isinstance(broken, ConnectionError):
+        assert "broke off while config.json of owner/single" in error.value.what
+    else:
+        assert (error.value.what, error.value.where) == (
+            "fetching owner/single failed: No space left on device",
+            str(tmp_path / "home" / "hub"),
+        )
+
+
+@pytest.mark.parametrize(("note", "terminal", "bars"), [(print, True, True), (print, False, False), (None, True, False)])
+def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
+    find: Resolver, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None] | None, terminal: bool, bars: bool
+) -> None:
+    seen = []
+    real = huggingface_hub.hf_hub_download
+
+    def fetched(*given: str, **named: str) -> str:
+        seen.append(not are_progress_bars_disabled())
+        return real(*given, **named)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetched)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    find("owner/single", Fetch(note))
+    assert set(seen) == {bars}
+    assert not are_progress_bars_disabled()
+
+
 def test_a_folder_comes_before_the_hub(find: Resolver, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner" / "single").mkdir(parents=True)
@@ -172,6 +245,16 @@ def test_where_the_cache_is() -> None:
     assert cache_folder({"HF_HOME": "/b", "XDG_CACHE_HOME": "/c"}) == Path("/b/hub")
     assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
     assert cache_folder({}) == Path.home() / ".cache/huggingface/hub"
+    assert cache_folder({"HF_HUB_CACHE": "~/a"}) == Path.home() / "a"
+    assert cache_folder({"HF_HOME": "$HOME/b"}) == Path.home() / "b/hub"
+    assert cache_folder({"HF_HOME": "~no-such-user/b"}) == Path("~no-such-user/b/hub")
+
+
+def test_who_forbids_the_network() -> None:
+    assert is_offline({"HF_HUB_OFFLINE": "yes"})
+    assert is_offline({"TRANSFORMERS_OFFLINE": "1"})
+    assert not is_offline({"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "1"})
+    assert not is_offline({})
 
 
 @pytest.mark.parametrize("text", ["gpt2", "openai-community/gpt2", "a/b@main", "a/b@refs/pr/1", "Qwen/Qwen3-0.6B", "_x"])

