@@ -37,8 +37,12 @@ class Stored:
 
 
 def metadata(document: Document) -> dict[str, str]:
-    """The head of a document as metadata of a tensor file: each member as JSON text."""
+    """The head of a document as metadata of a tensor file: each member as JSON text.
+
+    The file holds every token and every row, also where the document merges words or is about one query.
+    """
     import orjson
 
-    names = ("schema", "version", "text", "tokens", "model", "attention", "queries", "empty_rows")
-    return {name: orjson.dumps(document[name], option=orjson.OPT_SERIALIZE_NUMPY).decode() for name in names if name in document}
+    head = {**document, "tokens": document.get("pieces", document["tokens"])}
+    names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
+    return {name: orjson.dumps(head[name], option=orjson.OPT_SERIALIZE_NUMPY).decode() for name in names if name in head}

@@ -128,7 +128,7 @@ def _document(
     from attncli.render.records import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
-    wanted, rows = _plan(environment, model, text, tokens, which, output, asked)
+    wanted, rows, tables = _plan(environment, model, text, tokens, which, output, asked)
     expected = cost(model, len(tokens), wanted, saved=asked.save is not None, rows=rows)
     hint = "a shorter text, --layer L, --head H, --query TOK or --show links"
     request.refuse_memory(expected.memory, compute, hint)
@@ -146,13 +146,16 @@ def _document(
         write_tensors(asked.save, stored.tensors, metadata(document))
     if output.svg is not None:
         answer.draw(document, output)
+    if not tables:
+        document["layers"] = []  # they were for the picture alone
     return document
 
 
 def _plan(
     environment: Environment, model: Model, text: Text, tokens: list[Token], which: ModelOptions, output: OutputOptions, asked: Asked
-) -> tuple[Wanted, int | None]:
-    """What goes into the document, and how many query rows to compute at a time: None for all, as long as the text is short."""
+) -> tuple[Wanted, int | None, bool]:
+    """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is short;
+    and whether matrices are for the answer, not for a picture alone."""
     from attncli.analysis.running import LONG, Wanted
     from attncli.analysis.stream import rows_for
 
@@ -166,12 +169,12 @@ def _plan(
     machine = output.json or output.ndjson or output.plain
     tables = output.show is None or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
     short = len(tokens) <= LONG or output.full
-    matrices = (
-        tables if machine else tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
-    )
+    if not machine:
+        tables = tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+    matrices = tables or output.svg is not None
     wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words)
     whole = short or asked.stages or asked.words or asked.save is not None or output.svg is not None or (matrices and at is None)
-    return wanted, None if whole else rows_for(model, len(tokens))
+    return wanted, None if whole else rows_for(model, len(tokens)), tables
 
 
 app = command_app(run)

@@ -31,23 +31,23 @@ def links(
     queries: Sequence[str],
     view: View,
     *,
+    place: Callable[[Mapping[str, Any]], str] | None,
     keys: Sequence[str] | None = None,
     title: str = "",
     note: str = "",
-    place: Callable[[Mapping[str, Any]], str] = lambda link: f"L{link['layer']} H{link['head']}",
 ) -> Lines:
-    """Links, `view.top` of them in the order given: layer and head where they differ, `it → animal`, weight, bar from 0 to 1.
+    """Links, `view.top` of them in the order given: place, `it → animal`, weight, bar from 0 to 1.
 
-    found: objects with layer, head, query, key, weight. queries, keys: the token texts by position; keys
-    are the queries where None. place: how a link's layer and head are named. No links: "(none)".
+    found: objects with query, key, weight, and what `place` reads. queries, keys: the token texts by
+    position; keys are the queries where None. place: which head a link is from, in words; None where
+    there is only one or it does not matter. No links: "(none)".
     """
     top = heading(title, note, view)
     shown = found if view.full else found[: view.top]
     if not shown:
         return stack((top, remark("(none)", view)))
-    places = {place(link) for link in found}
     name = max((view.width - 30) // 2, 4)
-    rows = [_parts(link, queries, keys or queries, name, view, place(link) if len(places) > 1 else "") for link in shown]
+    rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown]
     widths = [max(cells(row[at]) for row in rows) for at in range(3)]
     write = writer([link["weight"] for link in shown], view.precision)
     arrow = spell(" → ", ascii=view.ascii)
@@ -65,6 +65,11 @@ def links(
     return finished(block, view)
 
 
+def layer_and_head(link: Mapping[str, Any]) -> str:
+    """Such as `L5 H11`."""
+    return f"L{link['layer']} H{link['head']}"
+
+
 def _parts(link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str) -> tuple[str, str, str]:
     query = cut(label(queries[link["query"]], ascii=view.ascii), name, ascii=view.ascii)
     key = cut(label(keys[link["key"]], ascii=view.ascii), name, ascii=view.ascii)
@@ -75,4 +80,4 @@ if __name__ == "__main__":
     from attncli.render.lines import show
 
     sample = [{"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.65}, {"layer": 3, "head": 1, "query": 2, "key": 1, "weight": 0.64}]
-    show(links(sample, ["The", "animal", "it"], View(color=True), title="strongest links"))
+    show(links(sample, ["The", "animal", "it"], View(color=True), place=layer_and_head, title="strongest links"))

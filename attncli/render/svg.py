@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.errors import InputError
 from attncli.render.heatmap import pool
 from attncli.render.keys import key_names
 from attncli.render.matrix import as_matrix, visible
@@ -38,19 +39,22 @@ def attention_svg(document: Document, *, scale: str = "linear") -> str:
 
     One panel per head on one colour scale (see `normalise` for scale), token texts at the edges for up to
     `NAMED` tokens, each cell's query, key and weight as its tooltip. Masked cells are left out. Larger documents
-    are pooled by their maximum, which the caption says. Every text is made safe and escaped.
+    are pooled by their maximum, which the caption says. Every text is made safe and escaped. Raises InputError
+    for a document without weights.
     """
     panels = _panels(document)
+    if not panels:
+        raise InputError("this document holds no weights to draw", expected="one that was not shortened by --show")
     texts = [cut(label(token["text"]), 16) for token in document["tokens"]]
-    names = key_names(texts, panels[0].values) if panels else texts
+    names = key_names(texts, panels[0].values)
     high = max((float(np.nanmax(panel.values)) for panel in panels if np.isfinite(panel.values).any()), default=1.0)
-    room = max(int((CELLS / max(len(panels), 1)) ** 0.5), 8)
-    block = max([-(-size // max(room, 1)) for panel in panels for size in panel.values.shape], default=1)
+    room = max(int((CELLS / len(panels)) ** 0.5), 8)
+    block = max(-(-size // room) for panel in panels for size in panel.values.shape)
     named = block == 1 and len(names) <= NAMED
     edge = 8 + (max(cells(name) for name in names) * FONT * 6 // 10 if named and names else 0)
-    wide = edge + CELL * max((-(-panel.values.shape[1] // block) for panel in panels), default=0)
-    tall = edge + 20 + CELL * max((-(-panel.values.shape[0] // block) for panel in panels), default=0)
-    count = max(min(len(panels), ACROSS), 1)
+    wide = edge + CELL * max(-(-panel.values.shape[1] // block) for panel in panels)
+    tall = edge + 20 + CELL * max(-(-panel.values.shape[0] // block) for panel in panels)
+    count = min(len(panels), ACROSS)
     width = max(count * (wide + GAP) + GAP, 480)
     height = 84 + -(-len(panels) // count) * (tall + GAP) + 20
     body = [_heading(document, high, width)]
@@ -73,7 +77,8 @@ def _panels(document: Document) -> list[Panel]:
     rows = document.get("queries") or range(len(document["tokens"]))
     held = [head for head in heads if head.get("weights") is not None]
     panels = [Panel(f"layer {head['layer']} head {head['head']}", visible(head["weights"], head.get("scores")), rows) for head in held]
-    average = (document.get("average") or {}).get("weights")
+    mean = document.get("average")  # of a run with --query it is one row, and no map
+    average = mean.get("weights") if isinstance(mean, Mapping) else None
     return panels if average is None or len(panels) < 2 else [*panels, Panel("average of the heads", as_matrix(average), rows)]
 
 

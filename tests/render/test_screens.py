@@ -219,3 +219,12 @@ def test_plain_rows_read_back() -> None:
     assert len(table) == 9
     assert len({len(row) for row in table}) == 1
     assert table[3][-1] == "broad"
+
+
+def test_links_say_where_they_are_from_unless_there_is_one_head() -> None:
+    """Also where all the strongest are from the same of several heads."""
+    shown = frozenset({"links"})
+    for heads, named in ((1, False), (2, True)):
+        document = documents.run(["a", "b", "c"], heads=heads)
+        document["links"] = [link for link in document["links"] if link["head"] == 0]
+        assert ("L0 H0" in run_screen(document, View(show=shown)).plain) == named

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from render import documents
 
+from attncli.errors import InputError
 from attncli.render.palette import SEQUENTIAL
 from attncli.render.svg import attention_svg
 
@@ -70,6 +71,11 @@ def test_rows_of_one_query_are_named_after_it() -> None:
     assert attention_svg(document).count("<title>c → ") == 3
 
 
-def test_a_document_without_weights_is_an_empty_picture() -> None:
-    document = {**documents.run(), "layers": []}
-    assert ET.fromstring(attention_svg(document)).find(NS + "g") is None
+def test_a_document_without_weights_is_refused() -> None:
+    with pytest.raises(InputError, match="no weights to draw"):
+        attention_svg({**documents.run(), "layers": []})
+
+
+def test_the_mean_row_of_one_query_is_no_map() -> None:
+    document = {**documents.run(["a", "b", "c"], heads=2), "average": np.ones(3) / 3}
+    assert attention_svg(document) == attention_svg({key: value for key, value in document.items() if key != "average"})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, beside, clipped, flow, line, line_width, spaced
-from attncli.render.links import bar, links
+from attncli.render.links import bar, layer_and_head, links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of, writer
 from attncli.render.safe import cells
@@ -167,15 +167,15 @@ def test_links_as_text() -> None:
         {"layer": 3, "head": 1, "query": 2, "key": 0, "weight": 0.25},
         {"layer": 3, "head": 1, "query": 1, "key": 0, "weight": 0.125},
     ]
-    block = links(found, ["The", "animal", "it"], View(width=60, top=2), title="links")
+    block = links(found, ["The", "animal", "it"], View(width=60, top=2), place=layer_and_head, title="links")
     assert block.plain == (
         "links\n"
         "L5 H11  2 it → 1 animal  0.50 ███████████████\n"
         "L3 H1   2 it → 0 The     0.25 ███████▌\n"
         "2 of 3 links shown; --top 3 shows all"
     )
-    assert links(found, ["The", "animal", "it"], View(width=60, ascii=True)).plain.isascii()
-    assert links([], [], View(), title="links").plain == "links\n(none)"
+    assert links(found, ["The", "animal", "it"], View(width=60, ascii=True), place=layer_and_head).plain.isascii()
+    assert links([], [], View(), place=None, title="links").plain == "links\n(none)"
 
 
 def test_bars() -> None:

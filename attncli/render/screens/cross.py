@@ -9,7 +9,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.links import bar, links
+from attncli.render.links import bar, layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, label
@@ -72,7 +72,8 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
             return _alignment(document, len(heads), view)
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
-            return links(document["links"], queries, view, keys=keys, title="strongest links", note=note)
+            place = None if len(heads) == 1 else layer_and_head
+            return links(document["links"], queries, view, place=place, keys=keys, title="strongest links", note=note)
         case _:
             return _tables(part, heads, queries, keys, view)
 

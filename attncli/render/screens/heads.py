@@ -10,7 +10,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.keys import key_names
 from attncli.render.lines import BLANK, Lines, finished, spaced, stack
-from attncli.render.links import links
+from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.safe import cells, cut, label
@@ -99,7 +99,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
             )
         case _:
             found = [{"layer": head["layer"], "head": head["head"], **head["top_link"]} for head in document["heads"] if head["top_link"]]
-            return links(found, texts, view, title="strongest link of each head", note="bars from 0 to 1")
+            place = None if len(document["heads"]) == 1 else layer_and_head
+            return links(found, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
 
 
 def maps_part(document: Document, view: View) -> Lines:

@@ -37,8 +37,9 @@ def average_part(document: Document, view: View) -> Lines:
     query = document["queries"][0]
     texts = [token["text"] for token in document["tokens"]]
     order = sorted(range(len(texts)), key=lambda key: (-document["average"][key], key))[: view.top]
-    found = [{"layer": 0, "head": 0, "query": query, "key": key, "weight": document["average"][key]} for key in order]
-    return links(found, texts, view, title="on average", note="mean weight over all layers and heads that ran, every key counted")
+    found = [{"query": query, "key": key, "weight": document["average"][key]} for key in order]
+    note = "mean weight over all layers and heads that ran, every key counted"
+    return links(found, texts, view, place=None, title="on average", note=note)
 
 
 def left_out(document: Document) -> str:

@@ -11,7 +11,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.keys import key_names
 from attncli.render.lines import Lines, finished, spaced, stack
-from attncli.render.links import links
+from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.header import counted, header, tokens_part
@@ -77,7 +77,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
-            found = links(document["links"], [token["text"] for token in tokens], view, title="strongest links", note=note)
+            place = None if len(document.get("overview") or _heads(document)) == 1 else layer_and_head
+            found = links(document["links"], [token["text"] for token in tokens], view, place=place, title="strongest links", note=note)
             return stack((found, remark(left_out(document), view)))
         case _:
             return tables_part(part, document, view)

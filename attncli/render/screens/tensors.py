@@ -47,7 +47,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return shapes_part(document["shapes"], view)
         case "links":
             queries, keys = (["query"] * document["queries"], ["key"] * document["keys"])
-            return links(document["links"], queries, view, keys=keys, title="strongest links", note="bars from 0 to 1", place=_place)
+            place = None if sum(len(entry["heads"]) for entry in document["batch"]) == 1 else _place
+            return links(document["links"], queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1")
         case _:
             shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]

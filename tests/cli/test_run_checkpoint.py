@@ -1,0 +1,97 @@
+"""`attn run` and `attn find` on a checkpoint of several layers and heads: what is shown, against loops over its own weights."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+from tiny_checkpoints import CASES, make
+
+TEXT = "cats saw it and it saw cats"
+VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", "cat", "##s", "saw", "it", "and", "sleep", "##ing"]
+BESIDE = (-1, 0, 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A decoder of three layers, two of them windowed, that reads [CLS], words in pieces, [SEP]."""
+    pytest.importorskip("transformers")
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import Whitespace
+    from tokenizers.processors import TemplateProcessing
+
+    path = make(CASES["gemma2"], tmp_path_factory.mktemp("gemma2"))
+    made = Tokenizer(WordPiece({name: at for at, name in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    made.add_special_tokens(["[CLS]", "[SEP]"])
+    made.pre_tokenizer = Whitespace()
+    made.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    made.save(str(path / "tokenizer.json"))
+    return str(path)
+
+
+def weights_of(document: Any) -> dict[tuple[int, int], list[list[float]]]:
+    return {(layer["layer"], head["head"]): head["weights"] for layer in document["layers"] for head in layer["heads"]}
+
+
+def informative(tokens: list[Any], query: int, key: int) -> bool:
+    return not tokens[query]["special"] and not tokens[key]["special"] and key != 0 and key - query not in BESIDE
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_links_overview_and_average_are_those_of_the_weights(folder: str, words: bool) -> None:
+    options = ("--model", folder, "--json", "--dtype", "float64", *(("--words",) if words else ()))
+    document = ask("run", TEXT, *options, "--top", "5").json
+    every, tokens = weights_of(document), document["tokens"]
+    assert len(every) == 18
+    found = [
+        (-weight, *place, query, key)
+        for place, rows in every.items()
+        for query, row in enumerate(rows)
+        for key, weight in enumerate(row)
+        if weight > 0 and informative(tokens, query, key)
+    ]
+    links = [(-link["weight"], link["layer"], link["head"], link["query"], link["key"]) for link in document["links"]]
+    assert links == sorted(found)[:5]
+    for entry in document["overview"]:
+        largest = max((-link[0] for link in found if link[1:3] == (entry["layer"], entry["head"])), default=None)
+        assert (None if entry["link"] is None else entry["link"]["weight"]) == largest
+    average = ask("run", TEXT, *options, "--query", "it:2").json["average"]
+    row = next(token["index"] for token in reversed(tokens) if token["text"] == "it")
+    assert average == pytest.approx([sum(rows[row][key] for rows in every.values()) / 18 for key in range(len(tokens))])
+
+
+def test_a_picture_holds_every_head_and_leaves_the_screen_as_it_is(folder: str, tmp_path: Path) -> None:
+    path = tmp_path / "all.svg"
+    for more in ((), ("--query", "it:2"), ("--words",), ("--show", "links")):
+        without = ask("run", TEXT, "--model", folder, *more)
+        drawn = ask("run", TEXT, "--model", folder, *more, "--svg", str(path))
+        assert (drawn.code, drawn.out) == (0, without.out), drawn.err
+        assert path.read_text().count("layer 1 head ") == 6
+        ET.parse(path)
+
+
+def test_a_document_without_weights_is_not_drawn_again(folder: str, tmp_path: Path) -> None:
+    saved = tmp_path / "links.json"
+    assert ask("run", TEXT, "--model", folder, "--show", "links", "--json", "-o", str(saved)).code == 0
+    answer = ask("view", str(saved), "--svg", str(tmp_path / "links.svg"))
+    assert answer.code == 3
+    assert "no weights to draw" in answer.err
+    assert not (tmp_path / "links.svg").exists()
+
+
+def test_what_was_saved_of_merged_words_are_the_pieces(folder: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "all.safetensors")
+    assert ask("run", TEXT, "--model", folder, "--words", "--query", "cats:2", "--save", path).code == 0
+    whole = ask("run", TEXT, "--model", folder, "--show", "tokens,overview,links").out
+    assert ask("view", path, "--show", "tokens,overview,links").out == whole
+
+
+def test_links_of_several_heads_say_which_even_if_all_are_of_one(folder: str) -> None:
+    document = ask("run", TEXT, "--model", folder, "--all-links", "--json", "--top", "1").json
+    (link,) = document["links"]
+    shown = ask("run", TEXT, "--model", folder, "--all-links", "--show", "links", "--top", "1").out
+    assert f"L{link['layer']} H{link['head']}" in shown
