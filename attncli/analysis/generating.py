@@ -13,6 +13,7 @@ from attncli.attention.chance import integers
 from attncli.attention.reach import span
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -52,7 +53,7 @@ def generated_document(
     _check(model, len(tokens), wanted.count)
     document = header("attn.generate/1", model, text, tokens)
     past: dict[int, tuple[Any, Any]] = {}
-    logits = _step(model, tokens, past, None, wanted)[-1]
+    logits = _step(model, tokens, past, None, wanted)
     steps: list[Document] = []
     new: list[Token] = []
     ended = False
@@ -60,7 +61,7 @@ def generated_document(
         token, probability = _chosen(model, logits, len(tokens) + number, wanted)
         new.append(token)
         step: Document = {"token": token.index, "probability": probability, "heads": []}
-        logits = _step(model, [token], past, step, wanted, prompt=len(tokens))[-1]
+        logits = _step(model, [token], past, step, wanted, prompt=len(tokens))
         means = [(head["context"], head["generated"], head["lookback_per_key"]) for head in step["heads"]]
         context, generated, per_key = (float(value) for value in np.mean(means, 0))
         step |= {"context": context, "generated": generated, "lookback": _share(context, generated), "lookback_per_key": per_key}
@@ -81,6 +82,17 @@ def generated_document(
     }
 
 
+def memory(model: Model, prompt: int, wanted: Continuing) -> int:
+    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
+    spec, longest = model.spec, prompt + wanted.count
+    computed = model.computing(prompt).dtype
+    item = np.dtype(np.float64).itemsize if computed == "float64" else np.dtype(np.float32).itemsize
+    kept = sum(block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks)
+    heads = sum(block.attention.heads for block in spec.blocks) if wanted.rows else 0
+    asked = estimate(spec, prompt, kept=0, dtype=computed).peak
+    return asked + (longest * kept + spec.vocabulary * (spec.d_model + 2) + wanted.count * longest * heads) * item
+
+
 def _check(model: Model, prompt: int, count: int) -> None:
     # a decoder's first query sees no later key
     if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
@@ -97,7 +109,7 @@ def _check(model: Model, prompt: int, count: int) -> None:
 def _step(
     model: Model, tokens: Sequence[Token], past: dict[int, tuple[Any, Any]], step: Document | None, wanted: Continuing, *, prompt: int = 0
 ) -> Floats:
-    """Run tokens after those in `past` and return the logits of the token after each; adds each head's part to `step`."""
+    """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to `step`."""
     last = len(model.spec.blocks) - 1
     after: Any = None
     for trace in model.trace(list(tokens), past=past, keep=("weights",) if step is not None else ()):
@@ -107,7 +119,7 @@ def _step(
             step["heads"] += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
         if trace.layer == last:
             after = trace.after
-    return np.asarray(model.backend.numpy(model.logits(after)), np.float64)
+    return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 
 def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> Document:

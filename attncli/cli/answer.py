@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attncli.cli.options import OutputOptions
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from attncli.render.view import View
 
 UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+LINES = 10_000
+"""Lines of a plain table that are written at once."""
 CHOICES = {"color": ("auto", "always", "never"), "scale_colors": ("linear", "log", "row")}
 
 
@@ -160,12 +163,19 @@ def _pieces(
         if asked.ndjson:
             yield records.ndjson_line(document)
         elif asked.plain:
-            table = list(rows(document))
-            if several:
-                table = [("text" if at == 0 else place, *row) for at, row in enumerate(table)]
-            yield records.plain(table if place == 0 else table[1:]).encode()
+            yield from _plain(rows(document), place, several)
         else:
             yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode("utf-8", "backslashreplace")
+
+
+def _plain(rows: Iterable[Sequence[object]], place: int, several: bool) -> Iterator[bytes]:
+    """A document's table in pieces; the first line names the columns, once for all documents. place: which document it is, from 0."""
+    from attncli.render.records import plain
+
+    table = (("text" if at == 0 else place, *row) if several else row for at, row in enumerate(rows))
+    left = islice(table, 0 if place == 0 else 1, None)
+    while lines := plain(islice(left, LINES)):
+        yield lines.encode()
 
 
 def draw(document: Mapping[str, Any], asked: OutputOptions) -> None:

@@ -47,6 +47,7 @@ def text(
     itself a topic's name is read with --file or from a pipe.
     """
     from attncli.analysis.derivation import derivation_document, derivation_shapes
+    from attncli.analysis.running import Wanted
     from attncli.render.records import estimate_bytes
     from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
 
@@ -64,6 +65,7 @@ def text(
     at = len(tokens) - 1 if query is None else request.query_index(environment, tokens, query)
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
+    request.refuse_run(loaded, len(tokens), Wanted([layer], [head], stages=True), compute, "a shorter text")
     document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at)
     picture.give([document], explain_screen, explain_rows, output, environment, how)
 

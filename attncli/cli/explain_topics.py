@@ -81,6 +81,7 @@ def matrix_softmax(
 
     attn explain matrix-softmax "humpty dumpty sat on"
     """
+    from attncli.analysis.running import Wanted
     from attncli.analysis.whole import matrix_softmax_document
     from attncli.render.records import estimate_bytes
 
@@ -91,6 +92,7 @@ def matrix_softmax(
     layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
     head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
     answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
+    request.refuse_run(loaded, len(tokens), Wanted([layer], [head]), compute, "a shorter text")
     _give(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output, lang)
 
 
@@ -111,6 +113,7 @@ def order(
     attn explain order 我爱你 你爱我 --tokenizer char
     """
     from attncli.analysis.order import order_document, order_of, reversed_order
+    from attncli.analysis.running import Wanted
 
     environment: Environment = ctx.obj
     if model.embeddings is not None:
@@ -119,6 +122,7 @@ def order(
     found = request.one_text(environment, text)
     tokens = request.tokens_of(first, found)
     layer = one(request.numbers(model.layer, "layer", len(first.spec.blocks)), "layer")
+    request.refuse_run(first, len(tokens), Wanted([layer], matrices=False), compute, "a shorter text")
     to = reversed_order(tokens) if other is None else order_of(tokens, first.encode(other))
 
     def models() -> Iterator[Model]:

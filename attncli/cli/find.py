@@ -60,15 +60,24 @@ def find(
     def documents() -> Iterator[Mapping[str, Any]]:
         for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
             with request.told_where(found):
-                yield _document(environment, loaded, found, model, (start, end), words=words)
+                yield _document(environment, loaded, found, model, compute, (start, end), words=words)
 
     answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
 
 
 def _document(
-    environment: Environment, model: Model, text: Text, asked: ModelOptions, ends: tuple[str, str], *, words: bool
+    environment: Environment,
+    model: Model,
+    text: Text,
+    asked: ModelOptions,
+    compute: ComputeOptions,
+    ends: tuple[str, str],
+    *,
+    words: bool,
 ) -> Mapping[str, Any]:
     from attncli.analysis.find import Sought, find_document
+    from attncli.analysis.running import Wanted
+    from attncli.analysis.stream import rows_for
     from attncli.analysis.words import merged_words
 
     tokens = request.tokens_of(model, text)
@@ -77,6 +86,8 @@ def _document(
     places = [request.query_index(environment, named, reference) for reference in ends]
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    wanted = Wanted(layers, heads, matrices=False)
+    request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model, len(tokens)))
     return find_document(model, text.text, tokens, Sought(places[0], places[1], layers, heads), words=merged)
 
 

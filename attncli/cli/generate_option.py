@@ -57,7 +57,7 @@ def run(
     output: OutputOptions,
 ) -> None:
     """Continue each text asked for and answer."""
-    from attncli.analysis.generating import Continuing, generated_document
+    from attncli.analysis.generating import Continuing, generated_document, memory
     from attncli.cli.progress import progress
     from attncli.render.screens.generate import PARTS, generate_rows, generate_screen
 
@@ -74,6 +74,7 @@ def run(
         for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
             with request.told_where(found), progress(environment, "generating") as tell:
                 tokens = request.tokens_of(loaded, found)
+                request.refuse_memory(memory(loaded, len(tokens), wanted), compute, "a shorter text, or a smaller --generate")
                 if rows:
                     kept = sum(block.attention.heads for block in loaded.spec.blocks) if layers is None and heads is None else 1
                     size = kept * wanted.count * (len(tokens) + wanted.count) * 20

@@ -15,6 +15,7 @@ from attncli.errors import AttnError, InputError, LimitError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from attncli.analysis.running import Wanted
     from attncli.attention.mask import Mask
     from attncli.attention.spec import Spec
     from attncli.inputs.text import Text
@@ -272,6 +273,13 @@ def whole_numbers(text: str, option: str) -> list[int]:
     if not parts or not all(part.isdecimal() for part in parts):
         raise UsageError(f"{option} is {text!r}", expected="whole numbers from 0, such as 5 3")
     return [int(part) for part in parts]
+
+
+def refuse_run(model: Model, count: int, wanted: Wanted, compute: ComputeOptions, hint: str, *, rows: int | None = None) -> None:
+    """Raise LimitError if running `count` tokens takes more memory than there may be. rows: query rows at a time, None for all."""
+    from attncli.analysis.running import cost
+
+    refuse_memory(cost(model, count, wanted, saved=False, rows=rows).memory, compute, hint)
 
 
 def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:

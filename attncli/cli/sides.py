@@ -43,7 +43,7 @@ class SideOptions:
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """Sizes of seeded weights, the same on all sides."""
+    """Sizes of seeded weights, and the limit: the same on all sides."""
 
     d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, metavar="N")] = None
     num_heads: Annotated[int | None, option("--num-heads", "-n", help="Number of heads. [default: 1]", panel=MODEL, metavar="N")] = None
@@ -51,6 +51,9 @@ class ShapeOptions:
     d_v: Annotated[int | None, option("--d-v", help="Width of a value.", panel=MODEL, metavar="N")] = None
     bias: Annotated[bool | None, option("--bias/--no-bias", help="Seeded biases on the projections.", panel=MODEL)] = None
     embeddings: Annotated[Path | None, option("--embeddings", help="The input vectors of every side.", panel=MODEL, metavar="FILE")] = None
+    max_memory: Annotated[
+        str | None, option("--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list
         text = texts[at] if len(texts) > 1 else texts[0]
         told = [f"{name} {one[name]}" for name, values in given.items() if len(values) > 1]
         called = " · ".join(told) if told else f"text {at + 1}"
-        found.append(Side(text, called, _model(one, shape), _attention(one), _compute(one)))
+        found.append(Side(text, called, _model(one, shape), _attention(one), _compute(one, shape)))
     return found
 
 
@@ -149,5 +152,5 @@ def _attention(one: dict[str, object]) -> AttentionOptions:
     )
 
 
-def _compute(one: dict[str, object]) -> ComputeOptions:
-    return ComputeOptions(backend=str(one["backend"] or "auto"), dtype=str(one["dtype"] or "float32"))
+def _compute(one: dict[str, object], shape: ShapeOptions) -> ComputeOptions:
+    return ComputeOptions(backend=str(one["backend"] or "auto"), dtype=str(one["dtype"] or "float32"), max_memory=shape.max_memory)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from asking import ask
 
+from attncli.cli import answer
+from attncli.cli.output import Environment
+
 MISREAD = [
     (("run", "a", "b", "c"), ["2 arguments too many after the text 'a': b c", "attn run 'a b c'"]),
     (("schema", "attn.run/1", "x"), ["one argument too many: x", "attn schema --help"]),
@@ -165,3 +168,14 @@ def test_closed_streams_are_no_surprise(closing: str, arguments: str, code: int)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert ">&-" not in closing or closing == "2>&-" or "standard output is closed" in done.stderr
+
+
+def test_plain_rows_are_written_as_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = ("run", "--lines", "--plain", "--num-heads", "2")
+    whole = ask(*question, stdin=b"one two three\nfour five\n").out
+    monkeypatch.setattr(answer, "LINES", 4)
+    sizes: list[int] = []
+    write = Environment.write
+    monkeypatch.setattr(Environment, "write", lambda self, data: (sizes.append(data.count(b"\n")), write(self, data))[1])
+    assert ask(*question, stdin=b"one two three\nfour five\n").out == whole
+    assert (max(sizes), sum(sizes)) == (4, whole.count("\n"))
