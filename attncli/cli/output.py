@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
+MOST_TOLD = 2000
+"""Characters of one line of an error; names in a file may have any length."""
 
 
 @dataclass
@@ -124,16 +126,23 @@ class Environment:
         """Tell an error once: four lines at most, or one JSON document for machines."""
         from attncli.render.safe import safe
 
+        what, where, expected, hint = map(_cut, (error.what, error.where, error.expected, error.hint))
         if self.machine:
             from attncli.render.records import ndjson_line
 
-            message = "; ".join(part for part in (error.what, error.where, error.expected and f"expected {error.expected}") if part)
-            document = {"error": {"code": int(error.exit_code), "message": message, "hint": error.hint or None}}
+            message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
+            document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
             self.stderr.write(ndjson_line(document).decode())
         else:
-            told = (("error", error.what), ("where", error.where), ("expected", error.expected), ("try", error.hint))
+            told = (("error", what), ("where", where), ("expected", expected), ("try", hint))
             self.stderr.write("".join(f"{name}: {safe(value)}\n" for name, value in told if value))
         self.stderr.flush()
+
+
+def _cut(text: str) -> str:
+    """The text without the middle of what is too long to be read."""
+    half = MOST_TOLD // 2
+    return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
 
 
 class _Closed(RawIOBase):

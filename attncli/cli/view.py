@@ -94,7 +94,7 @@ def opened(file: Path, top: int = 10) -> dict[str, Any]:
         return made
     from attncli.inputs.strict_json import read_object
 
-    found = read_object(file, what="a document that attn wrote with --json", limit=LARGEST)
+    found = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
     _check(found, str(file))
     numbered: dict[str, Any] = {name: _arrays(value) for name, value in found.items()}
     return numbered

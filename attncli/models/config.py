@@ -6,7 +6,7 @@ Spec; what it declares but does not implement must have its usual value (`settle
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,9 @@ LARGEST = 2**24
 """No size in a config may exceed this: far above any model, far below what exhausts a machine."""
 
 MOST_LAYERS = 10_000
+
+MOST_TOLD = 20
+"""Unknown keys that get a warning each."""
 
 # what the files are, how they were made, and what training and generation do with them
 _HARMLESS = """
@@ -95,7 +98,7 @@ class Config:
         found = default if found is None else found
         if found is None:
             raise self._missing(keys)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or (positive and found <= 0):
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not is_finite(found) or (positive and found <= 0):
             raise self._wrong(keys, found, "a positive number" if positive else "a finite number")
         return float(found)
 
@@ -182,7 +185,7 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
     fixed: keys that the family declares and that are implemented for one value only (null means that value).
     Raises UnsupportedError for another value, naming key, value and consequence.
     """
-    unknown = []
+    unknown: list[str] = []
     fixed = {**EVERYWHERE, **fixed}
     for key, value in config.values.items():
         if key in config.read or key in HARMLESS or key.endswith(HARMLESS_ENDS) or key.startswith(HARMLESS_STARTS):
@@ -192,7 +195,15 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
                 raise config.refuse(key, f"{fixed[key].value!r}: {fixed[key].consequence}")
         else:
             unknown.append(key)
-    return tuple(f"config.json has a key {key!r} that attn does not know; it plays no part" for key in unknown)
+    told = [f"config.json has a key {_shown(key)} that attn does not know; it plays no part" for key in unknown[:MOST_TOLD]]
+    if len(unknown) > MOST_TOLD:
+        told.append(f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part")
+    return tuple(told)
+
+
+def is_finite(number: float) -> bool:
+    """Whether a number of JSON is one that a float can hold: whole numbers may have any length there."""
+    return abs(number) <= sys.float_info.max
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attncli.attention.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
 from attncli.errors import InputError, UnsupportedError
-from attncli.models.config import Config
+from attncli.models.config import Config, is_finite
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
 
@@ -114,7 +114,7 @@ def _longrope(inside: Config, config: Config, longest: int, dims: int) -> LongRo
     lists = []
     for key in ("short_factor", "long_factor"):
         found = inside.many(key, kind=(int, float), count=dims // 2)
-        if found is None or not all(math.isfinite(item) and item > 0 for item in found):
+        if found is None or not all(is_finite(item) and item > 0 for item in found):
             raise InputError(f"rope scaling 'longrope' has no usable {key}", where=inside.where, expected=f"{dims // 2} positive numbers")
         lists.append(tuple(float(item) for item in found))
     return LongRope(lists[0], lists[1], original, magnitude)

@@ -12,7 +12,7 @@ from tiny_checkpoints import CASES, LLAMA
 from attncli.attention.mask import Causal, Window
 from attncli.attention.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.models.config import Config, Fixed, settle, without
+from attncli.models.config import MOST_TOLD, Config, Fixed, settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.rotary import rope
 
@@ -83,6 +83,13 @@ def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
     assert settle(config, {"second": Fixed(7, "")}) == ("config.json has a key 'third' that attn does not know; it plays no part",)
 
 
+def test_very_many_unknown_keys_are_counted_and_long_ones_cut() -> None:
+    told = settle(Config({f"{index}{'x' * 1000}": index for index in range(5000)}, WHERE), {})
+    assert told[-1] == f"config.json has {5000 - MOST_TOLD:,} more keys that attn does not know; they play no part"
+    assert len(told) == MOST_TOLD + 1
+    assert max(map(len, told)) < 200
+
+
 def test_ignored_keys_are_as_if_they_were_not_there() -> None:
     assert without({"a": 1, "b": 2}, ["b"], WHERE).values == {"a": 1}
     with pytest.raises(InputError, match="no key 'c' to ignore"):
@@ -108,6 +115,7 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
         {"rms_norm_eps": "1e-6"},
         {"rms_norm_eps": -1.0},
         {"rms_norm_eps": 1e400},
+        {"rms_norm_eps": 10**400},
         {"rope_theta": 0},
         {"rope_theta": {"a": 1}},
         {"hidden_act": 3},
@@ -117,6 +125,7 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "twist": 1}},
         {"rope_scaling": [1, 2]},
         {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
+        {"rope_scaling": {"rope_type": "longrope", "short_factor": [10**400] * 5, "long_factor": [1.0] * 5}},
         {"partial_rotary_factor": 0.3},
         {"tie_word_embeddings": "yes"},
     ],

@@ -1,0 +1,33 @@
+"""JSON files of other people: one object, of bounded size, without repeated keys or NaN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attncli.errors import InputError, LimitError
+from attncli.inputs.strict_json import MOST, parsed_object, read_object
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b'{"a": 1, "a": 2}', "stands there twice"),
+        (b'{"b": {"a": 1, "a": 2}}', "stands there twice"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b"[1]", "a list, not an object"),
+        (b'{"a": "\xff"}', "not valid JSON"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_strict_object_is_refused(raw: bytes, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        parsed_object(raw, "where", "what")
+
+
+@pytest.mark.parametrize("raw", [b'{"a": [%s 1]}' % (b"[]," * MOST), b'{"a": [%s 1]}' % (b"9," * MOST), b"{%s}" % (b'"":1,' * MOST)])
+def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memory(raw: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(raw)
+    with pytest.raises(LimitError, match="names and values"):
+        read_object(tmp_path / "a.json", what="what")
