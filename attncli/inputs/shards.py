@@ -6,6 +6,7 @@ A folder in Hugging Face layout holds `model.safetensors`, or several shards nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,6 +25,13 @@ INDEX_LIMIT = 64 * 2**20
 CONVERT = "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
 EXPECTED = f"{SINGLE} or {INDEX}"
+PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
+"""What an index may name."""
+QUANTISED = {
+    "qweight": "GPTQ or AWQ", "qzeros": "GPTQ or AWQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes",
+    "weight_packed": "compressed-tensors", "weight_scale": "scaled integers or float8", "weight_scale_inv": "float8",
+}  # fmt: skip
+"""The last words of names that only quantised weights have, and what wrote them."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,8 @@ def guarded(folder: Path, name: str) -> Path:
 def find_tensors(folder: Path) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
-    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format
-    and for data types such as float8.
+    Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
+    for quantised ones and for data types such as float8.
     """
     if guarded(folder, SINGLE).exists():
         return _tensors(_header(guarded(folder, SINGLE)), guarded(folder, SINGLE))
@@ -120,7 +128,7 @@ def _sharded(folder: Path) -> dict[str, TensorInfo]:
 
 
 def _plain_name(place: object, index: Path) -> str:
-    if not isinstance(place, str) or not place.endswith(".safetensors") or place.startswith(".") or set(place) & set("/\\:\0"):
+    if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
         raise InputError(f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it")
     return place
 
@@ -135,6 +143,11 @@ def _tensors(header: Header, path: Path) -> dict[str, TensorInfo]:
     for entry in header.entries.values():
         if entry.dtype not in DTYPES:
             raise unsupported(entry.name, entry.dtype, str(path))
+        method = QUANTISED.get(entry.name.rpartition(".")[2])
+        if method is not None:
+            raise UnsupportedError(
+                f"these weights are quantised ({method}): tensor {entry.name!r}", where=str(path), expected="float weights"
+            )
     return {name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end) for name, entry in header.entries.items()}
 
 

@@ -42,6 +42,10 @@ def refused(folder: Path, says: str, kind: type[AttnError] = InputError) -> None
         "c:x.safetensors",
         "x\0.safetensors",
         "x.bin",
+        f"{'x' * 300}.safetensors",
+        "\x1b[31m.safetensors",
+        "x\n.safetensors",
+        "\ud800.safetensors",
         7,
     ],
 )
@@ -140,6 +144,13 @@ def test_eight_bit_floats_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"abcd")
     refused(tmp_path, "F8_E4M3", UnsupportedError)
+
+
+@pytest.mark.parametrize("name", ["qweight", "SCB", "weight.absmax", "weight_packed", "weight_scale_inv"])
+def test_quantised_weights_are_refused_by_name_whatever_the_config_says(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    safetensors.numpy.save_file({"layers.0.q": ONE, f"layers.0.k.{name}": ONE}, tmp_path / "model.safetensors")
+    refused(tmp_path, f"layers.0.k.{name}", UnsupportedError)
 
 
 def test_a_truncated_file_is_refused_when_opened(tmp_path: Path) -> None:
