@@ -10,8 +10,8 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.words import Words
 from attncli.arrays.backend import Backend
-from attncli.attention.mask import shows_all
-from attncli.attention.mask_spec import spec_text
+from attncli.attention.mask import Mask, shows_all
+from attncli.attention.mask_spec import describe, spec_text
 from attncli.attention.spec import Alibi, Attention, Position, RelativeBuckets, Rope
 from attncli.attention.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.inputs.token import Token
@@ -82,6 +82,7 @@ def attention_part(model: Model, computing: Backend) -> Document:
         "scale": first.scale,
         "softcap": first.softcap,
         "mask": _by_layer([spec_text(layer.mask) for layer in layers]),
+        "mask_says": _says([layer.mask for layer in layers]),
         "position": added or _by_layer([position_name(layer.position) for layer in layers]),
         "backend": model.backend.name,
         "dtype": model.backend.dtype,
@@ -95,6 +96,15 @@ def _by_layer(texts: Sequence[str]) -> str:
     if len(set(texts)) == 1:
         return texts[0]
     return ", ".join(f"{text} ({ranges([at for at, one in enumerate(texts) if one == text])})" for text in dict.fromkeys(texts))
+
+
+def _says(masks: Sequence[Mask]) -> str:
+    """What all layers' masks show, in words, or each mask with its layers."""
+    texts = [describe(mask) for mask in masks]
+    if len(set(texts)) == 1:
+        return texts[0]
+    places = {text: [at for at, one in enumerate(texts) if one == text] for text in texts}
+    return "; ".join(f"{'layer' if len(at) == 1 else 'layers'} {ranges(at)}: {text}" for text, at in places.items())
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -56,6 +56,11 @@ def test_the_document_is_valid_and_the_screen_fits() -> None:
         assert screen.code == 0
         assert max(map(len, screen.out.splitlines())) <= width
         assert "7 it → 1 animal" in screen.out
+    for width, absent in ((40, {"looks most at", "reverse"}), (60, {"looks most at"}), (80, set())):
+        table, _, said = ask(*command, "--show", "heads", width=width).out.partition("a wider terminal also shows: ")
+        assert {part for part in ("looks most at", "reverse") if part in " ".join(said.split())} == absent
+        assert "…" not in table  # less is shown, never half a number
+        assert max(map(len, table.splitlines())) <= width
     assert ask(*command, "--ascii").out.isascii()
     plain = ask(*command, "--plain").out.splitlines()
     assert plain[0].split("\t")[:4] == ["layer", "head", "weight", "rank"]

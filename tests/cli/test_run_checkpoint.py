@@ -95,3 +95,16 @@ def test_links_of_several_heads_say_which_even_if_all_are_of_one(folder: str) ->
     (link,) = document["links"]
     shown = ask("run", TEXT, "--model", folder, "--all-links", "--show", "links", "--top", "1").out
     assert f"L{link['layer']} H{link['head']}" in shown
+
+
+def test_masks_that_differ_name_their_layers(folder: str) -> None:
+    says = ask("run", TEXT, "--model", folder, "--json", "--show", "header").json["attention"]["mask_says"]
+    assert says.startswith("layers 0, 2: a query sees itself and the 4 keys before it: 5 keys")
+    assert "; layer 1: a query sees itself and the keys before it" in says
+
+
+def test_merged_words_are_said_to_be_words(folder: str) -> None:
+    shown = ask("run", TEXT, "--model", folder, "--words").out
+    assert "11 tokens merged to 9 words" in shown
+    assert "9 words  special: 0, 8" in shown
+    assert "11 tokens  special: 0, 10" in ask("run", TEXT, "--model", folder).out

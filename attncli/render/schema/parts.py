@@ -84,13 +84,14 @@ ATTENTION = record(
         "scale": described(or_null(NUMBER), "What q·k is multiplied by."),
         "softcap": or_null(NUMBER),
         "mask": TEXT,
+        "mask_says": described(TEXT, "The mask in words: which keys a query sees, and what its numbers count."),
         "position": TEXT,
         "backend": TEXT,
         "dtype": described(TEXT, "The type of the numbers."),
         "compute_dtype": described(TEXT, "A wider type that they were computed in before they were rounded; absent where there was none."),
         "hashing": described(TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."),
     },
-    optional=("compute_dtype", "hashing"),
+    optional=("mask_says", "compute_dtype", "hashing"),
     says="The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`.",
 )
 

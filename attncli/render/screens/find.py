@@ -10,9 +10,9 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import bar
 from attncli.render.numbers import writer
-from attncli.render.safe import cut, label
+from attncli.render.safe import cells, cut, label
 from attncli.render.screens.header import header, tokens_part
-from attncli.render.tables import table
+from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
@@ -20,8 +20,12 @@ Document = Mapping[str, Any]
 PARTS = ("header", "tokens", "heads")
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "heads"})
-BAR = 24
-"""Cells of a weight of 1."""
+BAR, LOOKS, REVERSE = "", "looks most at", "reverse"
+"""Names of columns."""
+SHORTEST, LONGEST = 4, 24
+"""Cells of a bar of weight 1."""
+NAME = 14
+"""Cells of the text of the key that is looked at most."""
 
 
 def find_screen(document: Document, view: View) -> Lines:
@@ -34,7 +38,7 @@ def find_screen(document: Document, view: View) -> Lines:
                 case "header":
                     blocks.append(header(document, view))
                 case "tokens":
-                    blocks.append(tokens_part(document["tokens"], view))
+                    blocks.append(tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token"))
                 case _:
                     blocks.append(_heads(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
@@ -53,31 +57,47 @@ def _heads(document: Document, view: View) -> Lines:
     arrow = spell("→", ascii=view.ascii)
     found = document["heads"]
     shown = found if view.full else found[: view.top]
-    write = writer([head[side] for row in shown for head, side in ((row, "weight"), (row["reverse"], "weight"))], view.precision)
-    texts = [token["text"] for token in document["tokens"]]
-    room = max(min(BAR, view.width - 66), 4)
-    rows = [
-        [
-            str(head["layer"]), str(head["head"]), write(head["weight"]), bar(head["weight"], room, ascii=view.ascii), _rank(head),
-            "-" if head["top_key"] is None else cut(label(texts[head["top_key"]], ascii=view.ascii), 14, ascii=view.ascii),
-            write(head["reverse"]["weight"]), _rank(head["reverse"]),
-        ]
-        for head in shown
-    ]  # fmt: skip
-    columns = ["layer", "head", "weight", "", "rank of key", "looks most at", "reverse", "rank"]
-    align = ["right", "right", "right", "left", "right", "left", "right", "right"]
+    columns = _columns(document, shown, view)
+    absent = [name for name in (LOOKS, REVERSE) if name not in columns]
     body = table(
-        columns,
-        rows,
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
         view,
-        align=align,
+        align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
         title=f"heads by weight, {names[0]} {arrow} {names[1]}",
-        note=f"reverse: {names[1]} {arrow} {names[0]}",
+        note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
     )
     left = f"{len(shown)} of {len(found)} heads shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
-    merged = "pieces are merged to words: sums to a word, means from it" if document["words"] else ""
+    narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
     hidden = "the mask hides this key from this query in every head" if found and all(head["rank"] is None for head in found) else ""
-    return stack((body, *(remark(said, view) for said in (left, merged, hidden))))
+    return stack((body, *(remark(said, view) for said in (left, narrow, hidden))))
+
+
+def _columns(document: Document, shown: Sequence[Document], view: View) -> dict[str, list[str]]:
+    """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a number."""
+    write = writer([head[side] for row in shown for head, side in ((row, "weight"), (row["reverse"], "weight"))], view.precision)
+    texts = [label(token["text"], ascii=view.ascii) for token in document["tokens"]]
+    tops = ["-" if head["top_key"] is None else texts[head["top_key"]] for head in shown]
+    columns = {
+        "layer": [str(head["layer"]) for head in shown],
+        "head": [str(head["head"]) for head in shown],
+        "weight": [write(head["weight"]) for head in shown],
+        BAR: [""] * len(shown),
+        "rank of key": [_rank(head) for head in shown],
+        LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
+        REVERSE: [write(head["reverse"]["weight"]) for head in shown],
+        "rank": [_rank(head["reverse"]) for head in shown],
+    }
+    for less in ((LOOKS,), (REVERSE, "rank")):
+        if _width(columns) + SHORTEST > view.width:
+            for name in less:
+                del columns[name]
+    room = min(max(view.width - _width(columns), SHORTEST), LONGEST)
+    return columns | {BAR: [bar(head["weight"], room, ascii=view.ascii) for head in shown]}
+
+
+def _width(columns: dict[str, list[str]]) -> int:
+    return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
 def _rank(place: Document) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
+from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, Piece, finished, flow, line, stack
 from attncli.render.numbers import brief, root_of
+from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, safe
 from attncli.render.view import View
 
@@ -20,11 +21,14 @@ SIDE = 11
 def header(document: Document, view: View) -> Lines:
     """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings."""
     model, attention = document["model"], document["attention"]
+    says = "" if attention["mask"] == "none" else attention.get("mask_says", "")
     facts = [
         ("weights", _weights(model, view)),
         ("sizes", _sizes(model)),
         ("attention", _conventions(model, attention, view)),
+        ("", [safe(spell(says, ascii=view.ascii), ascii=view.ascii)]),
         ("computed", [f"{attention['backend']}", f"{attention['dtype']}"]),
+        ("words", _words(document)),
     ]
     text = title(document, view)
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
@@ -40,8 +44,8 @@ def title(document: Document, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
-    """A word at the left edge, and safe parts beside it, broken between parts."""
-    shown = [(part, "") for part in parts if part]
+    """A word at the left edge, and safe parts beside it, broken between parts, and within a part that is too long."""
+    shown = [(row, "") for part in parts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
     block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
     rows = [((name.ljust(SIDE), FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
@@ -72,6 +76,14 @@ def _weights(model: Document, view: View) -> list[str]:
             return [safe(str(other), ascii=view.ascii), name]
 
 
+def _words(document: Document) -> list[str]:
+    """How tokens were merged, if they were."""
+    if "pieces" not in document:
+        return []
+    merged = f"{counted(len(document['pieces']), 'token')} merged to {counted(len(document['tokens']), 'word')}"
+    return [merged, "weights to a word are summed, from a word averaged"]
+
+
 def _sizes(model: Document) -> list[str]:
     layers, heads, shared = model["layers"], model["heads"], model["kv_heads"]
     parts = [f"d_model {model['d_model']}", counted(layers, "layer"), counted(heads, "head")]
@@ -94,10 +106,10 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def tokens_part(tokens: Sequence[Document], view: View, *, most: int = 64) -> Lines:
-    """The tokens with their positions, special ones in italics; the first `most` unless the view is full."""
+def tokens_part(tokens: Sequence[Document], view: View, *, noun: str = "token", most: int = 64) -> Lines:
+    """The tokens with their positions, special ones named and in italics; the first `most` unless the view is full."""
     shown = tokens if view.full else tokens[:most]
-    told = f"first {len(shown)} of {len(tokens)} tokens shown; --full shows all" if len(shown) < len(tokens) else ""
+    told = f"first {len(shown)} of {len(tokens)} {noun}s shown; --full shows all" if len(shown) < len(tokens) else ""
     mark = ":" if view.ascii else " "
     rows: list[Line] = []
     row: list[Piece] = []
@@ -114,5 +126,6 @@ def tokens_part(tokens: Sequence[Document], view: View, *, most: int = 64) -> Li
         row += [(index, FAINT), (text, "italic" if token["special"] else "")]
         used += size + (2 if used else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
-    block = stack((line((counted(len(tokens), "token"), "bold")), lines, remark(told, view)))
+    special = ", ".join(str(token["index"]) for token in tokens if token["special"])
+    block = stack((heading(counted(len(tokens), noun), f"special: {special}" if special else "", view), lines, remark(told, view)))
     return finished(block, view)

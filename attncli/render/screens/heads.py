@@ -72,7 +72,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(document["tokens"], view)
+            return tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
         case "grid":
             return grid_part(document, view)
         case "moved":

@@ -66,7 +66,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(tokens, view)
+            return tokens_part(tokens, view, noun="word" if "pieces" in document else "token")
         case "shapes":
             return shapes_part(document["shapes"], view)
         case "maps":

@@ -1,0 +1,52 @@
+"""The top of a screen: what ran, in words, and on which tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asking import ask
+from render import documents
+
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.view import View
+
+
+def worded() -> dict[str, Any]:
+    """A document about two words of three pieces."""
+    document = documents.run(["cats", "sleep"])
+    return {**document, "pieces": documents.run(["cat", "##s", "sleep"])["tokens"]}
+
+
+def test_special_tokens_are_named_where_there_is_no_italic() -> None:
+    tokens = documents.run(["[CLS]", "a", "[SEP]"])["tokens"]
+    assert tokens_part(tokens, View()).plain.splitlines()[0] == "3 tokens"
+    for at in (0, 2):
+        tokens[at]["special"] = True
+    assert tokens_part(tokens, View()).plain.splitlines()[0] == "3 tokens  special: 0, 2"
+
+
+def test_merged_words_are_called_words_and_said_to_be_merged() -> None:
+    assert "3 tokens merged to 2 words · weights to a word are summed, from a word averaged" in " ".join(
+        header(worded(), View(width=120)).plain.split()
+    )
+    assert "merged" not in header(documents.run(), View()).plain
+    assert tokens_part(worded()["tokens"], View(), noun="word").plain.startswith("2 words\n")
+
+
+def test_the_mask_is_said_in_words_at_every_width() -> None:
+    document = documents.run(causal=True)
+    says = "layers 0, 2: a query sees itself and the 3 keys before it: 4 keys, its own included (i − 3 ≤ j ≤ i)"
+    document["attention"]["mask_says"] = says
+    for width in (40, 60, 80):
+        shown = header(document, View(width=width)).plain
+        assert says in " ".join(shown.split())
+        assert max(map(len, shown.splitlines())) <= width
+    document["attention"]["mask"] = "none"
+    assert "a query" not in header(document, View()).plain
+
+
+def test_conventions_of_a_run() -> None:
+    document = ask("run", "a b c", "--mask", "window:2", "--json").json
+    assert document["attention"]["mask_says"] == "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"
+    assert document["attention"]["mask_says"] in " ".join(ask("run", "a b c", "--mask", "window:2").out.split())
+    assert ask("run", "a b c", "--json").json["attention"]["mask_says"] == "every query sees every key"
