@@ -83,12 +83,12 @@ def _document(
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None
     named = tokens if merged is None else merged.words
-    places = [request.query_index(environment, named, reference) for reference in ends]
+    places = {reference: request.query_index(environment, named, reference) for reference in dict.fromkeys(ends)}
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model, len(tokens)))
-    return find_document(model, text.text, tokens, Sought(places[0], places[1], layers, heads), words=merged)
+    return find_document(model, text.text, tokens, Sought(places[ends[0]], places[ends[1]], layers, heads), words=merged)
 
 
 app = command_app(find)

@@ -64,8 +64,8 @@ def _index(tokens: Sequence[Token], index: int) -> int:
 
 def _occurrence(places: list[int], text: str, count: int) -> Found:
     if not 1 <= count <= len(places):
-        times = "once" if len(places) == 1 else f"{len(places)} times"
-        raise InputError(f"there is no {text!r} number {count}", expected=f"{text}:1 to {text}:{len(places)}: it occurs {times}")
+        there = f"{text}:1 to {text}:{len(places)}: it occurs {len(places)} times" if len(places) > 1 else f"{text}:1: it occurs once"
+        raise InputError(f"there is no {text!r} number {count}", expected=there)
     return Found(places[count - 1], 1)
 
 
@@ -73,12 +73,42 @@ def _unknown(tokens: Sequence[Token], reference: str) -> InputError:
     from difflib import get_close_matches
 
     bare = re.sub(r":[0-9]+$", "", reference)
-    spelled = {token.text.casefold(): token.text for token in reversed(tokens)}
+    what = f"no token {reference!r} in the text"
+    if pieces := _pieces(tokens, bare):
+        named = ", ".join(f"#{piece.index} {_shown(piece)}" for piece in pieces)
+        hint = f"'#{pieces[0].index}' for the first of them, or in attn run and attn find --words, which merges words written with spaces"
+        return InputError(what, expected=f"one token; this is {len(pieces)}: {named}", hint=hint)
+    spelled = {_shown(token).casefold(): _shown(token) for token in reversed(tokens)}
     close = get_close_matches(bare.casefold(), spelled, n=1)
-    names = " ".join(token.text for token in tokens[:SHOWN])
+    names = " ".join(_shown(token) for token in tokens[:SHOWN])
     rest = f" … ({len(tokens)} in all)" if len(tokens) > SHOWN else ""
     return InputError(
-        f"no token {reference!r} in the text",
+        what,
         expected=f"one of: {names}{rest}; or #0 to #{len(tokens) - 1}" if tokens else "the text has no tokens",
         hint=f"did you mean {spelled[close[0]]!r}?" if close else "attn tokens lists them",
     )
+
+
+def _shown(token: Token) -> str:
+    """A token as it may be named; one of blanks alone is quoted, so that it can be seen."""
+    return token.text.strip(MARKS) or repr(token.text)
+
+
+def _pieces(tokens: Sequence[Token], text: str) -> Sequence[Token]:
+    """The first tokens in a row, nothing between them, that together spell a text; none if there are no such."""
+    wanted, spellings = _bare(text), [_bare(token.text) for token in tokens]
+    for first in range(len(tokens)):
+        spelled = spellings[first]
+        last = first
+        while spelled and wanted.startswith(spelled):
+            if spelled == wanted:
+                return tokens[first : last + 1]
+            last += 1
+            if last == len(tokens) or not spellings[last] or _apart(tokens[last - 1], tokens[last]):
+                break
+            spelled += spellings[last]
+    return ()
+
+
+def _apart(before: Token, token: Token) -> bool:
+    return before.special or token.special or (before.end is not None and token.start is not None and token.start > before.end)

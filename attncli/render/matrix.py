@@ -22,6 +22,10 @@ ROWS = 24
 """Rows that are shown unless the view is full."""
 NAME = 14
 """Cells that a name may take."""
+LARGEST = "   largest"
+"""The name of the column that names each row's largest."""
+PEAK_NAME = 6
+"""Cells that the name of a row's largest may take beside the row."""
 GAP = 3
 """Cells in place of the columns left out."""
 
@@ -145,7 +149,8 @@ class Grid:
     @property
     def peak_slot(self) -> int:
         """Cells of the column that names each row's largest: position, name, number."""
-        return 3 + len(str(max(self.column_numbers))) + 1 + 6 + 1 + self.number
+        place = len(str(max(self.column_numbers))) + 1 + (PEAK_NAME + 1 if any(self.columns) else 0)
+        return max(3 + place + self.number, len(LARGEST))
 
     def _named_slots(self, room: int, least: int) -> list[int] | None:
         """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do not."""
@@ -173,7 +178,7 @@ class Grid:
         pieces: list[Piece] = [(" " * self.left, "")]
         for at in columns:
             pieces.append((" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT))
-        return (*pieces, ("   largest", FAINT)) if peak else tuple(pieces)
+        return (*pieces, (LARGEST, FAINT)) if peak else tuple(pieces)
 
     def _names(self, columns: Shown, slots: list[int]) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
@@ -192,8 +197,8 @@ class Grid:
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            named = pad(cut(self.columns[top], 6, ascii=self.view.ascii), 6)
-            pieces += [(f"   {place} ", FAINT), (f"{named} {self.write(float(self.values[row, top]))}", "bold")]
+            named = pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " " if any(self.columns) else ""
+            pieces += [(f"   {place} ", FAINT), (f"{named}{self.write(float(self.values[row, top]))}", "bold")]
         return tuple(pieces)
 
     def _cell(self, row: int, column: int, slot: int) -> Piece:

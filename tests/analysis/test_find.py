@@ -67,6 +67,12 @@ def test_the_document_is_valid_and_the_screen_fits() -> None:
     assert len(plain) == 9
 
 
+def test_a_token_that_is_named_twice_is_noted_once() -> None:
+    answer = ask("find", "a b a", "--from", "a", "--to", "a")
+    assert answer.err.count("occurs 2 times") == 1
+    assert "0 a → 0 a" in answer.out
+
+
 def test_refusals() -> None:
     assert ask("find", TEXT, "--from", "it").code == 2
     assert ask("find", TEXT, "--from", "it", "--to", "cat").code == 3

@@ -103,6 +103,12 @@ def test_masks_that_differ_name_their_layers(folder: str) -> None:
     assert "; layer 1: a query sees itself and the keys before it" in says
 
 
+def test_what_is_left_out_is_said_once_with_either_part(folder: str) -> None:
+    for parts in ("overview", "links", "overview,links"):
+        assert ask("run", TEXT, "--model", folder, "--show", parts).out.count("left out: special tokens") == 1
+    assert "left out" not in ask("run", TEXT, "--model", folder, "--show", "overview", "--all-links").out
+
+
 def test_merged_words_are_said_to_be_words(folder: str) -> None:
     shown = ask("run", TEXT, "--model", folder, "--words").out
     assert "11 tokens merged to 9 words" in shown

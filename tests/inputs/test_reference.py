@@ -59,7 +59,7 @@ def test_tokens_that_look_like_references_can_be_named():
         ("#-9", "no token #-9", "8 tokens"),
         ("the:3", "number 3", "the:1 to the:2"),
         ("the:0", "number 0", "2 times"),
-        ("cat:2", "number 2", "once"),
+        ("cat:2", "number 2", "cat:1: it occurs once"),
         ("anmal", "no token 'anmal'", "one of: The animal"),
         ("", "no token ''", "one of"),
         ("#", "no token '#'", "one of"),
@@ -103,3 +103,25 @@ def test_every_token_can_be_named_by_its_text(texts, data):
     reference = f"{texts[place]}:{count}"
     if reference not in texts and reference.casefold() not in [text.casefold() for text in texts]:
         assert find_token(tokens(*texts), reference).index == place
+
+
+PIECES = [
+    Token(0, "[CLS]", None, None, None, special=True), Token(1, "didn", 1, 0, 4), Token(2, "'", 2, 4, 5), Token(3, "t", 3, 5, 6),
+    Token(4, "##s", 4, 6, 7), Token(5, " ", 5, 7, 8), Token(6, "▁it", 6, 8, 11), Token(7, "was", 7, 12, 15),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["didn't", "DIDN'T", "didn't:2", "'ts"])
+def test_a_word_of_several_pieces_is_told_apart_from_a_missing_one(word):
+    with pytest.raises(InputError) as caught:
+        find_token(PIECES, word)
+    assert caught.value.expected.startswith("one token; this is ")
+    assert "#2 ', #3 t" in caught.value.expected
+    assert "--words" in caught.value.hint
+
+
+@pytest.mark.parametrize("word", ["itwas", "[CLS]didn", "tsit", "didnt", "x"])
+def test_tokens_apart_are_no_word(word):
+    with pytest.raises(InputError) as caught:
+        find_token(PIECES, word)
+    assert caught.value.expected == "one of: [CLS] didn ' t ##s ' ' it was; or #0 to #7"

@@ -228,3 +228,12 @@ def test_spelling() -> None:
     assert spell("O = A·V · concat(O₁ … O_h) → −∞", ascii=True) == "O = A*V | concat(O_1 ... O_h) -> -inf"
     assert spell("Q·Kᵀ", ascii=False) == "Q·Kᵀ"
     assert spell("计", ascii=True) == "\\u{8ba1}"
+
+
+def test_a_row_whose_columns_have_no_names_names_its_largest_by_number_alone() -> None:
+    values = np.arange(36.0).reshape(2, 18) / 100
+    shown = matrix(values, None, None, View(width=40)).plain.splitlines()
+    assert [row.split()[-2:] for row in shown[1:3]] == [["17", "0.17"], ["17", "0.35"]]
+    assert shown[1].endswith("   17 0.17")
+    for width in range(20, 60):
+        assert "largest" in (narrow := matrix(values[:, :9], None, None, View(width=width)).plain) or "shown" not in narrow

@@ -72,7 +72,10 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "maps":
             return maps_part(document, view)
         case "overview":
-            return overview_part(document, view) if document.get("overview") else remark("no overview in this document", view)
+            if not document.get("overview"):
+                return remark("no overview in this document", view)
+            said_below = view.show is None or "links" in view.show
+            return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
         case "average":
             return average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
         case "links":
