@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,13 +16,18 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """What the hub holds. files: content by model and path. gated: models that want a token, "secret"."""
+    """What the hub holds. files: content by model and path. gated: models that want a token, "secret".
+
+    ranges: whether parts of files can be asked for. asked: files whose content was sent. sent: how many bytes of them.
+    """
 
     files: dict[str, dict[str, bytes]]
     revisions: tuple[str, ...] = ("main", "v1", COMMIT)
     gated: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    ranges: bool = True
     asked: list[str] = field(default_factory=list)
+    sent: int = 0
     endpoint: str = ""
 
 
@@ -58,10 +64,18 @@ def serving(hub: Hub) -> Iterator[Hub]:
             elif file not in hub.files[name]:
                 self._fail(404, "EntryNotFound")
             else:
-                content = hub.files[name][file]
-                self.send_response(200)
-                self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-                self._end(content if with_body else b"", len(content))
+                self._content(hub.files[name][file], with_body)
+
+        def _content(self, content: bytes, with_body: bool) -> None:
+            part = content
+            asked = re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", self.headers.get("range", "")) if with_body and hub.ranges else None
+            self.send_response(200 if asked is None else 206)
+            self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            if asked is not None:
+                part = content[int(asked[1]) : int(asked[2]) + 1]
+                self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(content)}")
+            hub.sent += len(part) * with_body
+            self._end(part if with_body else b"", len(part))
 
         def _fail(self, status: int, code: str) -> None:
             self.send_response(status)

@@ -81,6 +81,7 @@ def model_document(
         "revision": found.revision,
         "family": spec.family,
         "tokenizer": checkpoint.tokenizer_path is not None,
+        "fetched": found.tensors is None,
         "tensors": len(checkpoint.names()),
         "parameters": sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
         "bytes": stored,

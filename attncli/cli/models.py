@@ -49,7 +49,7 @@ def show(
     layer: Annotated[list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)] = None,
     dtype: Annotated[str, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16.", panel=COMPUTE)] = "float32",
 ) -> None:
-    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read.
+    """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
 
     attn models show minilm
 
@@ -64,8 +64,8 @@ def show(
     from attncli.models.load import read_spec
     from attncli.render.screens.models import model_rows, model_screen
 
-    found = _located(environment, model, ignore_config)
-    with Checkpoint.open(found.folder) as checkpoint:
+    found = _located(environment, model, ignore_config, weights=False)
+    with Checkpoint.open(found.folder, found.tensors) as checkpoint:
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
         binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
         told = None if estimate is None else _estimated(found, checkpoint, spec, binding, estimate, layer, dtype)
@@ -102,7 +102,7 @@ def verify(
     from attncli.models.verify import verify as compared
     from attncli.render.screens.verify import verify_rows, verify_screen
 
-    found = _located(environment, model, ignore_config)
+    found = _located(environment, model, ignore_config, weights=True)
     given = SAMPLE if text is None else text
     told = given if ids is None else request.whole_numbers(ids, "--ids")
     result = compared(found.folder, told, target=target, backend=backend, ignore=tuple(ignore_config or ()))
@@ -115,12 +115,13 @@ def verify(
         )
 
 
-def _located(environment: Environment, name: str, ignore: list[str] | None) -> Resolved:
-    from attncli.inputs.fetch import Fetch
+def _located(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> Resolved:
+    from attncli.inputs.fetch import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import refuse_unknown
 
-    fetch = Fetch(environment.notes, lambda folder: refuse_unknown(folder, tuple(ignore or ())))
+    parts = Parts.WHOLE if weights else Parts.HEADERS
+    fetch = Fetch(environment.notes, lambda folder: refuse_unknown(folder, tuple(ignore or ())), parts)
     return locate(name, variables=environment.variables, fetch=fetch)
 
 

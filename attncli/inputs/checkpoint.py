@@ -41,14 +41,15 @@ class Checkpoint:
         self._pool = Pool()
 
     @classmethod
-    def open(cls, folder: Path) -> Checkpoint:
+    def open(cls, folder: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
+        tensors: where they lie, where that is known and the files are not there.
         Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are not
         safetensors.
         """
         found = cls.described(folder)
-        found._tensors = find_tensors(found.folder)
+        found._tensors = find_tensors(found.folder) if tensors is None else dict(tensors)
         return found
 
     @classmethod

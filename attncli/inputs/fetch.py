@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
+
+
+class Parts(Enum):
+    """What is wanted of a model."""
+
+    WHOLE = auto()
+    HEADERS = auto()  # what says what it is: no weights, but how many and of which types
+    TOKENIZER = auto()
 
 
 @dataclass(frozen=True)
@@ -13,12 +22,11 @@ class Fetch:
 
     note: told what is being fetched; None for silence, of progress bars too. accept: handed the folder once its
     config.json is there and before anything large is fetched, to raise for a model that is of no use.
-    weights: whether they are wanted; without them only what says what the model is, and its tokenizer.
     """
 
     note: Callable[[str], None] | None = lambda message: None
     accept: Callable[[Path], object] = lambda folder: None
-    weights: bool = True
+    parts: Parts = Parts.WHOLE
 
 
 WHOLE = Fetch()

@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Literal
 
 from attncli.errors import AttnError, InputError
-from attncli.inputs.fetch import WHOLE, Fetch
+from attncli.inputs.fetch import WHOLE, Fetch, Parts
 from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder, cached
+from attncli.inputs.shards import TensorInfo
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found."""
+    """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found.
+
+    tensors: where they would lie, for weights that were not wanted and are not there; None for weights that are.
+    """
 
     folder: Path
     name: str
     revision: str | None
     source: Literal["folder", "package", "cache", "hub"]
+    tensors: Mapping[str, TensorInfo] | None = None
 
 
 def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch = WHOLE) -> Resolved:
@@ -40,7 +45,7 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
         raise InputError(what, where=name, expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]")
     cache = cache_folder(variables)
     found = cached(cache, wanted)
-    missing = [] if found is None else [file for file in found.missing if fetch.weights or file in DESCRIPTION]
+    missing = [] if found is None else [file for file in found.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
     if found is not None and not missing:
         return Resolved(found.folder, name, found.commit, "cache")
     # without its weights a model is of no use; without a tokenizer it still runs on token ids
@@ -55,12 +60,12 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
     from attncli.inputs.download import download
 
     try:
-        fetched = download(wanted, cache, variables, fetch)
+        fetched, tensors = download(wanted, cache, variables, fetch)
     except AttnError:
         if usable is not None:
             return usable
         raise
-    return Resolved(fetched, name, fetched.name, "hub")
+    return Resolved(fetched, name, fetched.name, "hub", tensors)
 
 
 def is_offline(variables: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ A folder in Hugging Face layout holds `model.safetensors`, or several shards nam
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -72,16 +72,27 @@ def guarded(folder: Path, name: str) -> Path:
     return target
 
 
-def find_tensors(folder: Path) -> dict[str, TensorInfo]:
+def local_header(path: Path) -> Header | None:
+    """The header of a weight file, None where there is no such file. Raises as `open_regular` and `read_header`."""
+    if not path.exists():
+        return None
+    stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
+    with stream:
+        return read_header(stream, size, str(path))
+
+
+def find_tensors(folder: Path, header: Callable[[Path], Header | None] = local_header) -> dict[str, TensorInfo]:
     """Every tensor of a checkpoint by name, in file order; headers are read, no data.
 
+    header: gives the header of a weight file, None where there is no such file.
     Raises InputError for missing, malformed or contradicting files, UnsupportedError for weights in another format,
     for quantised ones and for data types such as float8.
     """
-    if guarded(folder, SINGLE).exists():
-        return _tensors(_header(guarded(folder, SINGLE)), guarded(folder, SINGLE))
+    single = header(guarded(folder, SINGLE))
+    if single is not None:
+        return _tensors(single, guarded(folder, SINGLE))
     if guarded(folder, INDEX).exists():
-        return _sharded(folder)
+        return _sharded(folder, header)
     raise _nothing(folder)
 
 
@@ -102,23 +113,24 @@ def _shards(places: Mapping[str, object], index: Path) -> list[str]:
     return sorted({_plain_name(place, index) for place in places.values()})
 
 
-def _sharded(folder: Path) -> dict[str, TensorInfo]:
+def _sharded(folder: Path, header: Callable[[Path], Header | None]) -> dict[str, TensorInfo]:
     index = guarded(folder, INDEX)
     places = _places(index)
     found: dict[str, TensorInfo] = {}
     for shard in _shards(places, index):
         path = guarded(folder, shard)
-        if not path.exists():
+        told = header(path)
+        if told is None:
             count = sum(place == shard for place in places.values())
             raise InputError(
                 f"the shard {shard!r} is missing; {count} tensors lie in it", where=str(folder), expected=f"every file of {INDEX}"
             )
-        for name, info in _tensors(_header(path), path).items():
+        for name, info in _tensors(told, path).items():
             if name in found:
                 raise InputError(f"tensor {name!r} is in two shards", where=f"{found[name].file} and {path}", expected="each tensor once")
             if places.get(name) != shard:
-                told = "does not list it" if name not in places else f"says {places[name]!r}"
-                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {told}", where=str(index))
+                says = "does not list it" if name not in places else f"says {places[name]!r}"
+                raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {says}", where=str(index))
             found[name] = info
     missing = [name for name in places if name not in found]
     if missing:
@@ -131,12 +143,6 @@ def _plain_name(place: object, index: Path) -> str:
     if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
         raise InputError(f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it")
     return place
-
-
-def _header(path: Path) -> Header:
-    stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
-    with stream:
-        return read_header(stream, size, str(path))
 
 
 def _tensors(header: Header, path: Path) -> dict[str, TensorInfo]:

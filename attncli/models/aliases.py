@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
-from attncli.inputs.fetch import WHOLE, Fetch
+from attncli.inputs.fetch import WHOLE, Fetch, Parts
 from attncli.inputs.hub import Resolved, resolve
 
 
@@ -96,8 +96,9 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
         found = Resolved(packaged, name, None, "package")
     else:
         there = resolve(f"{alias.hub}{at}{revision}", variables=variables, fetch=fetch)
-        found = Resolved(there.folder, name, there.revision, there.source)
-    expected = {file: digest for file, digest in alias.digests.items() if fetch.weights or (found.folder / file).exists()}
+        found = replace(there, name=name)
+    whole = fetch.parts is Parts.WHOLE
+    expected = {file: digest for file, digest in alias.digests.items() if whole or (found.folder / file).exists()}
     if expected:
         verify(found.folder, expected, variables=variables, hint=_remedy(alias, found, revision))
     return found

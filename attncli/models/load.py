@@ -11,7 +11,7 @@ from attncli.arrays.backend import choose
 from attncli.attention.spec import Spec
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.fetch import Fetch
+from attncli.inputs.fetch import Fetch, Parts
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.models.aliases import locate
@@ -88,7 +88,7 @@ def load_tokenizer(
     name: str, *, note: Callable[[str], None] | None = lambda message: None, variables: Mapping[str, str] = os.environ
 ) -> Tokenizer:
     """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as `load`."""
-    found = locate(name, variables=variables, fetch=Fetch(note, weights=False))
+    found = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER))
     return _tokenizer(Checkpoint(found.folder.resolve(), {}, {}))
 
 

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 from asking import ask
-from hub_server import Hub, serving
+from hub_server import COMMIT, Hub, serving
 
 from attncli.models.aliases import package_folder
+from attncli.render.schema import SCHEMAS
 
 TEXT = "it was too tired"
 HUMPTY = "humpty dumpty sat on"
@@ -90,6 +92,19 @@ def test_what_cannot_run_is_refused_before_its_weights_are_fetched(
     assert (found.code, found.out) == (4, "")
     assert says in found.err
     assert hub.asked == ["config.json"]
+
+
+def test_a_model_is_shown_without_its_weights(hub: Hub, online: dict[str, str]) -> None:
+    question = ("models", "show", "owner/whole", "--estimate", TEXT, "--json")
+    document = ask(*question, **online).json
+    jsonschema.validate(document, SCHEMAS["attn.model/1"])
+    assert hub.sent < 1e6
+    wanted = ask("models", "show", "minilm", "--estimate", TEXT, "--json").json
+    told = {"name": "owner/whole", "source": "hub", "revision": COMMIT, "fetched": False, "folder": document["folder"]}
+    assert document == wanted | told
+    assert "90.9 MB float32 · to be fetched" in ask("models", "show", "owner/whole", width=100, **online).out
+    assert ask("run", TEXT, "--model", "owner/whole", "--layer", "0", **online).code == 0
+    assert ask(*question, **online).json == document | {"fetched": True, "source": "cache"}
 
 
 def test_quiet_is_silent(hub: Hub, online: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -16,14 +17,16 @@ from huggingface_hub.utils import are_progress_bars_disabled
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.fetch import WHOLE, Fetch
-from attncli.inputs.hub import Resolved, is_offline, resolve
-from attncli.inputs.hub_cache import HubId, all_cached, cache_folder
+from attncli.inputs.fetch import WHOLE, Fetch, Parts
+from attncli.inputs.hub import Resolved, resolve
+from attncli.inputs.hub_cache import all_cached
 
 Resolver = Callable[..., Resolved]
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
+MANY = {f"a tensor with a long name, number {at}": np.full((1000,), at, np.float32) for at in range(1500)}
+"""Their header is longer than what is asked for at first."""
 SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}", "tokenizer_config.json": b"{ }"}
 UNWANTED = {"pytorch_model.bin": b"pickle", "README.md": b"hello", "onnx/model.onnx": b"x"}
 INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}).encode()
@@ -41,6 +44,9 @@ def hub() -> Iterator[Hub]:
         "owner/gated": SMALL | {"model.safetensors": WEIGHTS},
         "owner/untokenized": {"config.json": b"{}", "model.safetensors": WEIGHTS},
         "owner/broken": SMALL,
+        "owner/wordy": SMALL | {"model.safetensors": safetensors.numpy.save(MANY)},
+        "owner/cut": SMALL | {"model.safetensors": b"1234567"},
+        "owner/lying": SMALL | {"model.safetensors": b"\xff" * 8 + b"x" * 200_000},
         "bare": SMALL | {"model.safetensors": WEIGHTS},
     }
     with serving(Hub(files, gated=("owner/gated",), broken=("owner/broken",))) as served:
@@ -68,13 +74,45 @@ def test_only_the_needed_files_are_fetched_and_only_once(hub: Hub, find: Resolve
 
 
 def test_weights_that_nobody_wants_are_not_fetched(hub: Hub, find: Resolver) -> None:
-    folder = find("owner/single", Fetch(weights=False)).folder
+    tokenizer = Fetch(parts=Parts.TOKENIZER)
+    folder = find("owner/single", tokenizer).folder
     assert sorted(hub.asked) == sorted(SMALL)
-    assert find("owner/single", Fetch(weights=False), HF_HUB_OFFLINE="1").source == "cache"
+    assert find("owner/single", tokenizer, HF_HUB_OFFLINE="1").source == "cache"
     with pytest.raises(InputError, match=r"lacks model\.safetensors"):
         find("owner/single", HF_HUB_OFFLINE="1")
     assert find("owner/single").folder == folder
     assert hub.asked[-1] == "model.safetensors"
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("name", ["owner/single", "owner/sharded", "owner/wordy"])
+def test_headers_say_what_the_weights_are(hub: Hub, find: Resolver, name: str, ranges: bool) -> None:
+    hub.ranges = ranges
+    found = find(name, Fetch(parts=Parts.HEADERS))
+    assert found.tensors is not None
+    assert not list(found.folder.glob("*.safetensors"))
+    assert not ranges or hub.sent < 400_000
+    described = Checkpoint.open(found.folder, found.tensors).names()
+    whole = find(name)
+    assert Checkpoint.open(whole.folder).names() == {
+        key: replace(info, file=(whole.folder / info.file.name).resolve()) for key, info in described.items()
+    }
+    assert find(name, Fetch(parts=Parts.HEADERS)).tensors is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("owner/pickle", UnsupportedError, r"no model\.safetensors"),
+        ("owner/partial", InputError, "is missing"),
+        ("owner/hostile", InputError, "names"),
+        ("owner/cut", InputError, "too few for a header"),
+        ("owner/lying", InputError, "header claims"),
+    ],
+)
+def test_headers_that_are_no_use(find: Resolver, name: str, kind: type[AttnError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        find(name, Fetch(parts=Parts.HEADERS))
 
 
 def test_a_model_is_refused_before_anything_large_is_fetched(hub: Hub, find: Resolver) -> None:
@@ -238,34 +276,3 @@ def test_everything_cached_is_listed(find: Resolver, tmp_path: Path) -> None:
     listed = list(all_cached(tmp_path / "home" / "hub"))
     assert [(one.name, one.commit, one.missing) for one in listed] == [("owner/sharded", COMMIT, ()), ("owner/single", COMMIT, ())]
     assert list(all_cached(tmp_path / "nowhere")) == []
-
-
-def test_where_the_cache_is() -> None:
-    assert cache_folder({"HF_HUB_CACHE": "/a", "HF_HOME": "/b"}) == Path("/a")
-    assert cache_folder({"HF_HOME": "/b", "XDG_CACHE_HOME": "/c"}) == Path("/b/hub")
-    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
-    assert cache_folder({}) == Path.home() / ".cache/huggingface/hub"
-    assert cache_folder({"HF_HUB_CACHE": "~/a"}) == Path.home() / "a"
-    assert cache_folder({"HF_HOME": "$HOME/b"}) == Path.home() / "b/hub"
-    assert cache_folder({"HF_HOME": "~no-such-user/b"}) == Path("~no-such-user/b/hub")
-
-
-def test_who_forbids_the_network() -> None:
-    assert is_offline({"HF_HUB_OFFLINE": "yes"})
-    assert is_offline({"TRANSFORMERS_OFFLINE": "1"})
-    assert not is_offline({"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "1"})
-    assert not is_offline({})
-
-
-@pytest.mark.parametrize("text", ["gpt2", "openai-community/gpt2", "a/b@main", "a/b@refs/pr/1", "Qwen/Qwen3-0.6B", "_x"])
-def test_ids_that_can_be(text: str) -> None:
-    found = HubId.parse(text)
-    assert found is not None
-    assert str(found) == text.removesuffix("@main")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "/", "a/", "/a", "a//b", "a/b@", "a/b@..", "a..b", "a--b", "a/b.", "-a", "a/\x1b", "a/b\n", "a/b@x\n"]
-)
-def test_ids_that_cannot(text: str) -> None:
-    assert HubId.parse(text) is None

@@ -72,6 +72,7 @@ SCHEMA = parts.record(
         "revision": parts.or_null(parts.TEXT),
         "family": parts.TEXT,
         "tokenizer": parts.described(parts.FLAG, "Whether there is a tokenizer.json."),
+        "fetched": parts.described(parts.FLAG, "Whether the weights are on this machine."),
         "tensors": parts.COUNT,
         "parameters": parts.COUNT,
         "bytes": {"type": "object", "additionalProperties": parts.COUNT, "description": "Bytes of weights by data type."},

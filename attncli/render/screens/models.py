@@ -62,7 +62,11 @@ def model_screen(document: Document, view: View) -> Lines:
         fact("family", [safe(document["family"], ascii=view.ascii), "encoder and decoder" if document["decoder"] else ""], view),
         fact(
             "weights",
-            [f"{document['parameters']:,} parameters", *(f"{size_words(size)} {name}" for name, size in types.items())],
+            [
+                f"{document['parameters']:,} parameters",
+                *(f"{size_words(size)} {name}" for name, size in types.items()),
+                "" if document["fetched"] else "to be fetched",
+            ],
             view,
         ),
         fact("tokenizer", ["tokenizer.json" if document["tokenizer"] else "none: give token ids with --ids"], view),
