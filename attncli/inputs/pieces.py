@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -18,12 +17,11 @@ from attncli.errors import InputError, LimitError
 from attncli.inputs.bytelevel import bytes_of_piece, shown_bytes
 from attncli.inputs.opening import read_regular
 from attncli.inputs.token import Token
+from attncli.inputs.tokenizer_bounds import check, check_file
 
 Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
-# No tokenizer in use lengthens a text much; chained replacements in a hostile one could fill the memory.
-GROWTH_LIMIT = 1000
 
 
 def read_tokenizer(path: Path) -> PieceTokenizer:
@@ -41,23 +39,24 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
             )
         path = path / "tokenizer.json"
     raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
-    return from_tokenizers(
-        _guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path)), str(path)
-    )
+    check_file(raw, str(path))
+    with _quiet():
+        hf = _guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path))
+    return from_tokenizers(hf, str(path))
 
 
 def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
-    """A tokenizer of the tokenizers library as ours. Its padding and truncation are switched off: every token of the text is shown.
+    """A tokenizer of the tokenizers library as ours. Its padding and truncation are switched off: every token of the text is
+    shown. So is what it does by chance: a text has the same tokens each time.
 
     Raises InputError for one that would lengthen a text beyond reason.
     """
     hf.no_padding()
     hf.no_truncation()
-    growth = _growth(json.loads(hf.normalizer.__getstate__())) if hf.normalizer is not None else 1
-    if growth > GROWTH_LIMIT:
-        raise InputError(
-            f"this tokenizer's replacements can make a text {growth} times as long", where=name, expected=f"at most {GROWTH_LIMIT} times"
-        )
+    for chance in ("dropout", "alpha", "nbest_size"):
+        if getattr(hf.model, chance, None) is not None:
+            setattr(hf.model, chance, None)
+    check(hf, name)
     return PieceTokenizer(hf, name)
 
 
@@ -140,26 +139,6 @@ def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[
     return found
 
 
-def _growth(normalizer: Any) -> int:
-    """How many times longer the replacements of a normalizer, one after the other, can make a text."""
-    growth = 1
-    for part in normalizer.get("normalizers", [normalizer]):
-        match part.get("type"):
-            case "Sequence":
-                growth *= _growth(part)
-            case "Replace":
-                growth *= _lengthening(part["pattern"].get("String", ""), part["content"])
-            case "Prepend":
-                growth *= 1 + len(part["prepend"])
-    return growth
-
-
-def _lengthening(pattern: str, content: str) -> int:
-    if pattern:
-        return max(1, -(-len(content) // len(pattern)))
-    return 1 + len(content)  # a regular expression may match between any two characters
-
-
 def _timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
     results: list[Result] = []
@@ -172,8 +151,9 @@ def _timed(work: Callable[[], Result], where: str) -> Result:
             failures.append(error)
 
     worker = threading.Thread(target=run, name="tokenizer", daemon=True)
-    worker.start()
-    worker.join(SECONDS)
+    with _quiet():  # for this thread to undo: a worker that is left behind never would
+        worker.start()
+        worker.join(SECONDS)
     if worker.is_alive():
         raise LimitError(
             f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
@@ -188,8 +168,7 @@ def _timed(work: Callable[[], Result], where: str) -> Result:
 def _guarded(work: Callable[[], Result], what: str, where: str) -> Result:
     """The result of `work`, with whatever the library raises told as an InputError."""
     try:
-        with _quiet():
-            return work()
+        return work()
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a panic in the library's Rust code is no Exception
