@@ -15,9 +15,6 @@ from attncli.inputs.remote import Remote
 from attncli.inputs.safetensors_file import Header
 from attncli.inputs.shards import CONVERT, INDEX, SINGLE, TensorInfo, find_tensors, local_header, shard_names
 
-SMALL = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
-"""Files that are taken where the hub has them."""
-
 
 def download(wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fetch) -> tuple[Path, Mapping[str, TensorInfo] | None]:
     """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would lie.
@@ -38,8 +35,7 @@ def download(wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fe
         folder = config.parent
         asked.accept(folder)
         commit = folder.name  # everything else comes from the same version, even if the branch moves on
-        for name in SMALL:
-            hub.file(name, commit)
+        hub.file(TOKENIZER, commit)
         match asked.parts:
             case Parts.WHOLE:
                 _weights(hub, commit)

@@ -27,8 +27,8 @@ WEIGHTS = safetensors.numpy.save({"a": np.arange(6, dtype=np.float32)})
 OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
 MANY = {f"a tensor with a long name, number {at}": np.full((1000,), at, np.float32) for at in range(1500)}
 """Their header is longer than what is asked for at first."""
-SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}", "tokenizer_config.json": b"{ }"}
-UNWANTED = {"pytorch_model.bin": b"pickle", "README.md": b"hello", "onnx/model.onnx": b"x"}
+SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}"}
+UNWANTED = {"tokenizer_config.json": b"{ }", "pytorch_model.bin": b"pickle", "README.md": b"hello", "onnx/model.onnx": b"x"}
 INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}).encode()
 
 
