@@ -101,7 +101,7 @@ def cross_document(
         shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
         parts.append(layer_part(model.backend, trace, chosen))
         empty += empty_rows(model.backend, trace, chosen)
-        links.add(trace.layer, chosen, weights)
+        links.add(trace.layer, chosen, list(weights))
         total = total + weights[..., : len(texts.keys)].sum(axis=0)
         specs.append(spec)
     shown = replace(model, spec=_as_model(model.spec, specs))

@@ -162,7 +162,7 @@ def heads_document(
                 left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
                 weights = left_out.without(weights, np.arange(len(shown)))
             elif words is None:
-                weights = model.backend.numpy(trace.stages["weights"])[heads]  # a learned extra key keeps its column
+                weights = _of(heads, model.backend.numpy(trace.stages["weights"]))  # a learned extra key keeps its column
             average = weights.mean(0)
             spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
             moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
@@ -203,10 +203,15 @@ def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:
     return list(range(model.spec.blocks[layer].attention.heads)) if wanted.heads is None else sorted(set(wanted.heads))
 
 
+def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The heads asked for, [head, query, key]; no copy where these are all."""
+    return every if len(heads) == len(every) else every[list(heads)]
+
+
 def _whole(model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int) -> tuple[Floats, Bools]:
     """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
-    weights = model.backend.numpy(trace.stages["weights"])[list(heads), :, :count]
-    visible = model.backend.numpy(trace.stages["masked"])[list(heads), :, :count] != -np.inf
+    weights, scores = (_of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked"))
+    visible = scores != -np.inf
     return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.exclude import exclusion
-from attncli.analysis.rows import About, WeightRows
+from attncli.analysis.rows import About, WeightRows, portions
 from attncli.analysis.sight import sight
 from attncli.analysis.toplinks import TopLinks
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -50,12 +50,14 @@ class Links:
         self._layers.append((layer, heads, made))
         return made
 
-    def add(self, layer: int, heads: Sequence[int], weights: np.ndarray[Any, Any]) -> None:
-        """Take a whole layer's weights [head, query, key]; keys past the tokens (learned ones) are ignored."""
-        known = np.nan_to_num(weights[:, :, : self._keys])
-        i = np.arange(known.shape[1])
-        rows = WeightRows(NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False))
-        self.consumer(layer, heads).add(rows)
+    def add(self, layer: int, heads: Sequence[int], weights: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are ignored."""
+        taken, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
+        for head, row in portions(len(heads), count, self._keys):
+            known = np.nan_to_num(np.stack([one[row, : self._keys] for one in weights[head]]))
+            i = np.arange(row.start, row.stop)
+            rows = WeightRows(NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False))
+            taken.add(rows, first_head=head.start)
 
     def overview(self) -> list[dict[str, Any]]:
         """Each head's strongest link, None for a head that has none."""

@@ -50,7 +50,7 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
             raise InputError(
                 f"layers.{layer}.weights has shape {list(weights.shape)}", where=where, expected=f"[head, {len(tokens)}, {len(tokens)}]"
             )
-        links.add(layer, range(len(weights)), weights)
+        links.add(layer, range(len(weights)), list(weights))
         heads = []
         for head, rows in enumerate(weights):
             part: Document = {"head": head, "weights": rows}
@@ -113,7 +113,7 @@ def heads_of_run(document: Document, metrics: Sequence[str] = DEFAULT) -> Docume
             weights[None], visible, metrics=metrics, tokens=[token.text for token in tokens], special=[token.special for token in tokens]
         )
         links = Links(tokens, top=1, everything=everything)
-        links.add(layer, [head["head"]], weights[None])
+        links.add(layer, [head["head"]], [weights])
         place = {"layer": layer, "head": head["head"], "weights": head["weights"]}
         both = {"metrics": numbers(measured, 0, "value"), "baseline": numbers(measured, 0, "baseline")}
         found.append(place | both | {"top_link": links.overview()[0]["link"]})

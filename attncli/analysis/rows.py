@@ -6,6 +6,7 @@ is the same formula on `uniform.UniformRows`. Answers are float64 [head, row].
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -30,6 +31,19 @@ class About:
     special: Bools | None = None
     punctuation: Bools | None = None
     aligned: bool = True
+
+
+AT_ONCE = 2**18
+"""Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
+
+
+def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of heads and of rows that cover [head, row, key] with at most `AT_ONCE` weights each, or one row."""
+    many = max(AT_ONCE // max(rows * keys, 1), 1)
+    few = max(AT_ONCE // max(keys, 1), 1)
+    for head in range(0, heads, many):
+        for row in range(0, rows, few):
+            yield slice(head, min(head + many, heads)), slice(row, min(row + few, rows))
 
 
 class Rows(Protocol):

@@ -12,6 +12,8 @@ from attncli.analysis.document import Document, empty_rows, header, layer_part, 
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
+from attncli.attention.mask import shows_all
+from attncli.attention.spec import Alibi, Attention, RelativeBuckets
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.inputs.token import Token
 from attncli.models.batch import alone
@@ -58,19 +60,30 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | N
     layers = range(len(model.spec.blocks)) if wanted.layers is None else wanted.layers
     attentions = [model.spec.blocks[layer].attention for layer in layers]
     computed = model.computing(count).dtype
-    item, pairs, shown = ITEM_BYTES[model.backend.dtype], count * count, 1 if wanted.query is not None else count
-    kept = len(SQUARE) if wanted.stages or saved else 2
-    most = max(block.attention.heads for block in model.spec.blocks)
-    numbers = held = 0
+    item, shown = ITEM_BYTES[model.backend.dtype], 1 if wanted.query is not None else count
+    everything = wanted.stages or saved
+    numbers = held = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
         heads = attention.heads if wanted.heads is None else len(wanted.heads)
-        square = heads * shown * count * (2 + len(SQUARE) * wanted.stages)
         wide = shown * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
-        numbers += (square + wide) * wanted.matrices
-        held += heads * pairs * len(SQUARE) * item * saved
+        numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
+        squares = _squares(attention) if everything else 2
+        # what is saved is there twice while it is written
+        held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
+        most = max(most, attention.heads * count * count * squares)
     running = estimate(model.spec, count, layers=layers, kept=0, rows=rows, dtype=computed).peak
-    square = 0 if rows is not None else most * pairs * ITEM_BYTES[computed] * kept
-    return Cost(running + square + numbers * item + held, numbers)
+    rounds = computed != model.backend.dtype
+    whole = saved or (wanted.matrices and wanted.query is None)
+    kept = most * ITEM_BYTES[computed] * (rounds or not whole)
+    if not whole:  # the layer before, still worked on, and what is rounded
+        kept += most * item * ((len(model.spec.blocks) > 1) + rounds)
+    return Cost(running + (kept if rows is None else 0) + held * item, numbers)
+
+
+def _squares(attention: Attention) -> int:
+    """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
+    biased = isinstance(attention.position, Alibi | RelativeBuckets)
+    return 3 + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 
 
 @dataclass(frozen=True)
@@ -143,7 +156,7 @@ def run_document(
             part = layer_part(model.backend, trace, heads, stages=wanted.stages)
             if words is not None:
                 part = _worded(part, words)
-            links.add(trace.layer, heads, np.stack([head["weights"] for head in part["heads"]]))
+            links.add(trace.layer, heads, [head["weights"] for head in part["heads"]])
             part = _rows_of(part, wanted.query)
         if wanted.query is not None:
             averages.append(np.asarray(np.mean([head["weights"][0][: len(shown)] for head in part["heads"]], 0, dtype=np.float64)))
@@ -175,12 +188,12 @@ def _worded(layer: Document, words: Words) -> Document:
 
 
 def _rows_of(layer: Document, query: int | None) -> Document:
-    """The layer with only one query's rows in what has a row per query."""
+    """The layer with only one query's rows in what has a row per query; the others are let go."""
     if query is None:
         return layer
 
     def cut(part: Any) -> Any:
-        return part[query : query + 1] if isinstance(part, np.ndarray) else part
+        return part[query : query + 1].copy() if isinstance(part, np.ndarray) else part
 
     rows = {name: cut(part) for name, part in layer.items()}
     rows["heads"] = [{name: cut(part) for name, part in head.items()} for head in layer["heads"]]

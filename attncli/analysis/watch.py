@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from attncli.analysis.exclude import Exclusion
-from attncli.analysis.rows import About, WeightRows
+from attncli.analysis.rows import About, WeightRows, portions
 from attncli.analysis.sight import Bools, Floats, Ints, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -51,8 +51,11 @@ class Watch:
 
     def whole(self, weights: Floats, visible: Bools) -> None:
         """Take all rows at once: weights [head, query, key] in NumPy, and visibility that broadcasts to them."""
-        i = np.arange(weights.shape[1]) + self._offset
-        self._hand(NumpyBackend("float64"), weights, i, 0, sight(visible, i.size, 0, weights.shape[-1]), None, 0)
+        shown = np.broadcast_to(visible, weights.shape)
+        for head, row in portions(*weights.shape):
+            i = np.arange(row.start, row.stop) + self._offset
+            see = sight(shown[head, row], i.size, 0, weights.shape[-1])
+            self._hand(NumpyBackend("float64"), weights[head, row], i, 0, see, None, head.start)
 
     def see(self, block: RowBlock, *, first_head: int = 0) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""

@@ -18,7 +18,9 @@ def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array)
         case Mlp(_, activation, gated):
             up = linear(backend, weights, "mlp.up", x)
             gate = linear(backend, weights, "mlp.gate", x) if gated else None
-            inner = activate(backend, activation, up) if gate is None else activate(backend, activation, gate) * up
+            inner = activate(backend, activation, up if gate is None else gate)
+            if gate is not None:
+                inner *= up
             return linear(backend, weights, "mlp.down", inner)
         case Experts():
             return _experts(backend, spec, weights, x)
@@ -30,7 +32,9 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array | None
     if weight is None:
         return None
     product = backend.matmul(x, backend.transpose(weight))
-    return product if bias is None else product + bias
+    if bias is not None:
+        product += bias
+    return product
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
@@ -57,21 +61,33 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
 
 
 def activate(backend: Backend, kind: Activation, x: Array) -> Array:
-    """The activation function, entrywise. Source for gelu: Hendrycks and Gimpel, 2016."""
+    """The activation function, entrywise, as a new array. Source for gelu: Hendrycks and Gimpel, 2016.
+
+    Works in one array besides x: these are the widest vectors of a model.
+    """
     match kind:
         case "gelu":
-            return x * 0.5 * (1.0 + backend.erf(x * 0.5**0.5))
+            found = backend.erf(x * 0.5**0.5)
         case "gelu_tanh":
-            return x * 0.5 * (1.0 + backend.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+            found = x * 0.044715
+            found *= x
+            found *= x
+            found += x
+            found *= (2 / np.pi) ** 0.5
+            found = backend.tanh(found)
         case "gelu_bloom":  # the same with √(2/π) as BLOOM rounds it
-            return x * 0.5 * (1.0 + backend.tanh(0.79788456 * x * (1.0 + 0.044715 * x * x)))
+            found = x * 0.044715
+            found *= x
+            found += 1.0
+            found *= x * 0.79788456
+            found = backend.tanh(found)
         case "relu":
             return backend.where(x > 0, x, 0.0)
         case "silu":
-            return x * _sigmoid(backend, x)
+            found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
         case "quick_gelu":
-            return x * _sigmoid(backend, x * 1.702)
-
-
-def _sigmoid(backend: Backend, x: Array) -> Array:
-    return 0.5 * (backend.tanh(x * 0.5) + 1.0)  # never overflows, unlike 1 / (1 + exp(−x))
+            found = backend.tanh(x * (1.702 * 0.5))
+    found += 1.0
+    found *= x
+    found *= 0.5
+    return found

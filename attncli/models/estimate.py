@@ -27,7 +27,7 @@ WIDE_UP_TO = 0.5
 STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 3
-"""Arrays of the size of a layer's scores that are alive at once besides those that are kept."""
+"""Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows."""
 MATRICES = frozenset(("q", "k", "v", "o", "up", "gate", "down", "router"))
 """The roles that every token is multiplied with."""
 RULE = (
@@ -105,12 +105,14 @@ def estimate(
     read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
     work = _work(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
+    # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
+    scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
     held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
     memory = {
         "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
         "reading ahead": DEPTH * PIECE if read >= WORTH_A_THREAD else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
-        "scores of one layer": WORKING * heads * tokens * min(rows or tokens, tokens) * wide,
+        "scores of one layer": heads * tokens * scores,
         "scores that are kept": held * tokens * tokens * wide,
     }
     seconds = STARTS + max(read / READS, _seconds(work, dtype))
@@ -175,14 +177,14 @@ def _attention_products(block: Block, tokens: int) -> int:
 
 
 def _widths(spec: Spec, block: Block) -> int:
-    """Numbers per token that are alive at once in a layer: vectors in and out, projections, the feed-forward part."""
+    """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward part."""
     attention = block.attention
     projected = 2 * attention.heads * attention.head_dim + 2 * attention.kv_heads * attention.head_dim + attention.heads * attention.v_dim
     match block.mlp:
         case Mlp(width, _, gated):
-            inner = width * (3 if gated else 2)
+            inner = width * (4 if gated else 3)  # activations work in two arrays of their own
         case Experts(_, chosen, width):
-            inner = chosen * width * 3
+            inner = chosen * width * 4
         case None:
             inner = 0
-    return 4 * spec.d_model + max(projected, inner)
+    return 4 * spec.d_model + projected + inner

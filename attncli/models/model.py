@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -116,8 +117,7 @@ class Model:
             see=None if see is None else seeing_rounded(self.backend, see),
         )
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        for trace in run.run(self.spec, self.store, backend, tokens, context, wanted):
-            yield rounded(self.backend, self._only(trace, heads))
+        yield from map(partial(self._given, heads), run.run(self.spec, self.store, backend, tokens, context, wanted))
 
     def trace_batch(
         self,
@@ -137,8 +137,7 @@ class Model:
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        for trace in run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)):
-            yield rounded(self.backend, self._only(trace, heads))
+        yield from map(partial(self._given, heads), run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)))
 
     def finish(self, hidden: Array) -> Array:
         """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
@@ -167,6 +166,9 @@ class Model:
         memory = self.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
+
+    def _given(self, heads: Collection[int] | None, trace: LayerTrace) -> LayerTrace:
+        return rounded(self.backend, self._only(trace, heads))
 
     def _only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
         if heads is None:

@@ -51,10 +51,11 @@ def through(spec: Spec, store: Store, backend: Backend, hidden: Array, context: 
     store.expect(range(wanted[-1] + 1))
     for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
         quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
-        trace = run_block(backend, block, store.layer(backend, index), hidden, quiet, index)
-        hidden = trace.after
+        traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
+        hidden = traces[0].after
         if index in wanted:
-            yield trace
+            yield traces.pop()  # so that nothing here holds the layer while it is worked on
+        traces.clear()
 
 
 def check(what: str, indices: Sequence[int], count: int) -> None:

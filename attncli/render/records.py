@@ -12,6 +12,9 @@ _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 PIECE = 2**20
 """Bytes from which a part of a document is written before the rest is put together."""
 
+FEW = 256
+"""Entries up to which the parts of a list are worth writing one by one: these may be matrices; longer lists hold small records."""
+
 NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 """Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
 
@@ -27,7 +30,7 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
 
 
 def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """`json_bytes` in pieces of about a mebibyte or an entry of a list, whichever is more: never the whole text at once."""
+    """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
     held: list[bytes] = []
     size = 0
     for part in _parts(document):
@@ -43,14 +46,29 @@ def _parts(document: Mapping[str, Any]) -> Iterator[bytes]:
     before = b"{\n"
     for key, value in document.items():
         yield before + _dumps(_checked(key)) + b": "
+        yield from _value_parts(value)
         before = b",\n"
-        if isinstance(value, list) and len(value) > 1:
-            for place, entry in enumerate(value):
-                yield (b"," if place else b"[") + _dumps(entry)
-            yield b"]"
-        else:
-            yield _dumps(value)
     yield b"\n}\n" if document else b"{}\n"
+
+
+def _value_parts(value: Any) -> Iterator[bytes]:
+    """The value's JSON; records, and short lists of records such as layers and heads, member by member."""
+    if isinstance(value, dict) and value:
+        before = b"{"
+        for key, held in value.items():
+            yield before + _dumps(_checked(key)) + b":"
+            yield from _value_parts(held)
+            before = b","
+        yield b"}"
+    elif isinstance(value, list) and 0 < len(value) <= FEW and all(isinstance(entry, dict) for entry in value):
+        before = b"["
+        for entry in value:
+            yield before
+            yield from _value_parts(entry)
+            before = b","
+        yield b"]"
+    else:
+        yield _dumps(value)
 
 
 def ndjson_line(document: Mapping[str, Any]) -> bytes:

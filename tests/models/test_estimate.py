@@ -47,7 +47,8 @@ def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
     assert estimate(spec(), 1009, layers=[2]).memory["scores that are kept"] == 2 * HEADS * 1009 * 1009 * 4
     streamed = estimate(spec(), 1009, rows=64).memory
     assert streamed["scores that are kept"] == 0
-    assert streamed["scores of one layer"] * 1009 == everything["scores of one layer"] * 64
+    assert everything["scores of one layer"] == HEADS * 1009 * 1009 * (4 + 1)  # and whether each pair is visible
+    assert streamed["scores of one layer"] == 3 * HEADS * 1009 * 64 * 4
 
 
 def test_one_matrix_is_in_memory_or_what_may_share_its_tensor_or_all_experts() -> None:

@@ -1,0 +1,74 @@
+"""What a run is expected to take at its peak, against what its arrays took."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.running import Wanted, cost, run_document
+from attncli.analysis.saving import Stored
+from attncli.attention.mask import Causal
+from attncli.models.model import Model
+from attncli.models.toy import Settings, seeded_model
+from attncli.render.records import json_pieces
+
+WORDS = " ".join(f"w{place % 53}" for place in range(307))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(CASES["llama"], tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def seeded() -> Model:
+    base = attncli.load(seed=0)
+    return seeded_model(Settings(d_model=60, heads=6, mask=Causal(), position="alibi"), 0, "seeded", base.tokenizer, base.backend)
+
+
+def took(model: Model, text: str, wanted: Wanted, *, saved: bool = False) -> float:
+    """Estimated bytes at the peak over those that were allocated, the document written out."""
+    tokens = model.encode(text) if model.identity.source == "seeded" else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
+    expected = cost(model, len(tokens), wanted, saved=saved).memory
+    stored = Stored(model.backend)
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    document = run_document(model, text, tokens, wanted, see=stored.add if saved else None)
+    for _ in json_pieces(document):
+        pass
+    return expected / (tracemalloc.get_traced_memory()[1] - before)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(
+    ("wanted", "saved"),
+    [
+        (Wanted(matrices=False), False), (Wanted(), False), (Wanted(query=3), False), (Wanted(stages=True), False),
+        (Wanted(matrices=False), True),
+    ],
+    ids=["links", "matrices", "query", "stages", "saved"],
+)  # fmt: skip
+def test_one_layer(wanted: Wanted, saved: bool) -> None:
+    model = seeded()
+    took(model, "a b", Wanted())  # what is imported on the way
+    assert 0.7 < took(model, WORDS, wanted, saved=saved) < 2
+
+
+@pytest.mark.usefixtures("llama", "traced")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("wanted", [Wanted(matrices=False), Wanted(), Wanted(query=3)], ids=["links", "matrices", "query"])
+def test_layers(wanted: Wanted, dtype: str, llama: Path) -> None:
+    model = attncli.load(llama, dtype=dtype, backend="numpy")
+    took(model, "", wanted)
+    assert 0.7 < took(model, "", wanted) < 2
