@@ -14,9 +14,9 @@ from attncli.attention.spec import Attention, Block, Spec
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import Resolved
-from attncli.inputs.hub_cache import all_cached
+from attncli.inputs.hub_cache import TOKENIZER, HubId, all_cached, cached
 from attncli.inputs.strict_json import read_object
-from attncli.models.aliases import ALIASES, package_folder
+from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, Estimate
 from attncli.models.families import MODEL_TYPES
 
@@ -28,10 +28,10 @@ def models_document(cache: Path) -> Document:
 
     Looks at names, sizes and config.json only, and never uses the network.
     """
-    cached: list[Document] = []
+    held: list[Document] = []
     for found in all_cached(cache):
         family = _family(found.folder)
-        cached.append(
+        held.append(
             {
                 "name": found.name,
                 "revision": found.commit,
@@ -42,13 +42,12 @@ def models_document(cache: Path) -> Document:
                 "missing": list(found.missing),
             }
         )
-    here = {model["name"] for model in cached if set(model["missing"]) <= {"tokenizer.json"}}
     aliases = [
         {
             "name": name,
             "hub": alias.hub,
             "family": alias.family,
-            "here": "package" if alias.package and package_folder(alias.package) else "cache" if alias.hub in here else None,
+            "here": _here(alias, cache),
         }
         for name, alias in ALIASES.items()
     ]
@@ -58,8 +57,16 @@ def models_document(cache: Path) -> Document:
         "families": list(MODEL_TYPES),
         "aliases": aliases,
         "cache": str(cache),
-        "cached": cached,
+        "cached": held,
     }
+
+
+def _here(alias: Alias, cache: Path) -> str | None:
+    """Where an alias would be taken from without the network: "package" or "cache"; None where it would be fetched."""
+    if alias.package and package_folder(alias.package):
+        return "package"
+    found = cached(cache, HubId(alias.hub))
+    return "cache" if found is not None and set(found.missing) <= {TOKENIZER} else None
 
 
 def model_document(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attncli.render.safe import cells, cut
+from attncli.render.safe import cells, clusters, cut
 
 CLOSING = "，。；：！？、）」』】》…·,.;:!?)]}"
 """Signs that never begin a line."""
@@ -27,6 +27,16 @@ def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
     if row.strip(" "):
         lines.append(row.rstrip(" "))
     return [cut(line, max(width, 1), ascii=ascii) for line in lines]
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A path or another text to be copied, whole, in lines of at most `width` cells broken anywhere. `text` must be safe."""
+    lines = [""]
+    for piece in clusters(text):
+        if lines[-1] and cells(lines[-1]) + cells(piece) > width:
+            lines.append("")
+        lines[-1] += piece
+    return lines
 
 
 def _pieces(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """`attn models`: lists, one model's Spec in words and JSON, estimates."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ import safetensors.numpy
 from asking import ask
 from hub_server import COMMIT
 
+from attncli.models.aliases import ALIASES
 from attncli.render.numbers import size_words
 from attncli.render.safe import cells
 from attncli.render.schema import SCHEMAS
@@ -85,8 +87,29 @@ def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
 def test_plain_has_a_row_per_layer_and_per_model(cache: Path) -> None:
     assert len(ask("models", "show", "minilm", "--plain").out.splitlines()) == 7
     listed = ask("models", "list", "--plain", HF_HUB_CACHE=str(cache)).out.splitlines()
-    assert listed[0].split("\t") == ["what", "name", "family", "where", "bytes"]
-    assert any(line.startswith(f"cached\towner/whole@{COMMIT}\tbert") for line in listed)
+    assert listed[0].split("\t") == ["what", "name", "family", "where", "bytes", "runs"]
+    (whole,) = (line.split("\t") for line in listed if line.startswith(f"cached\towner/whole@{COMMIT}\tbert"))
+    assert whole[-1] == "natively"
+    assert sum(line.endswith("\tno weights") for line in listed) == 2
+
+
+def test_names_to_be_copied_are_whole(cache: Path) -> None:
+    listed = ask("models", "list", HF_HUB_CACHE=str(cache)).out
+    assert all(alias.hub in listed for alias in ALIASES.values())
+    folder = "".join(ask("models", "show", "minilm", width=60).out.partition("package\n")[2].partition("family")[0].split())
+    assert (Path(folder) / "model.safetensors").is_file()
+
+
+def test_an_alias_is_here_only_where_its_own_version_is(cache: Path) -> None:
+    def here(name: str) -> str | None:
+        return next(one["here"] for one in ask("models", "list", "--json", HF_HUB_CACHE=str(cache)).json["aliases"] if one["name"] == name)
+
+    repository = cache / "models--openai-community--gpt2"
+    shutil.copytree(cache / "models--owner--whole", repository)
+    assert here("gpt2") is None
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    assert here("gpt2") == "cache"
 
 
 BAD = [

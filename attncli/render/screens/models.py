@@ -10,13 +10,14 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief, root_of, size_words
+from attncli.render.prose import folded
 from attncli.render.safe import cut, safe
-from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.header import SIDE, counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
-HERE = {"package": "installed", "cache": "in the cache", None: "to be fetched"}
+TOKENIZER = "tokenizer.json"
 SOURCES = {"folder": "a folder", "package": "an installed package", "cache": "the hub's local cache", "hub": "the hub"}
 PLACES = {
     "attn.in": "before attention",
@@ -33,32 +34,34 @@ PLACES = {
 def models_screen(document: Document, view: View) -> Lines:
     """Families, aliases with where they are, and the cache."""
     families = fact("families", [safe(name, ascii=view.ascii) for name in document["families"]], view)
-    rows = [[alias["name"], alias["family"], HERE[alias["here"]], alias["hub"]] for alias in document["aliases"]]
-    aliases = table(["alias", "family", "where", "on the hub"], rows, view, title=f"{len(rows)} aliases")
+    rows = [[alias["name"], alias["family"], "-" if alias["here"] is None else "yes", alias["hub"]] for alias in document["aliases"]]
+    note = "here: installed, or in the hub's cache; the others are fetched"
+    aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
     held = [[one["name"], one["family"] or "?", _how(one), size_words(one["bytes"]), one["revision"][:7]] for one in document["cached"]]
     title = counted(len(held), "model") + " in the hub's cache"
     cached = table(["name", "family", "runs", "size", "revision"], held, view, align=["left", "left", "left", "right", "left"], title=title)
-    where = remark(safe(document["cache"], ascii=view.ascii), view)
+    where = stack(remark(part, view) for part in folded(safe(document["cache"], ascii=view.ascii), view.width))
     return finished(spaced((families, aliases, stack((cached, where)) if held else stack((heading(title, "", view), where)))), view)
 
 
 def models_rows(document: Document) -> Iterator[Sequence[object]]:
     """Families, aliases and cached models in one table for `--plain`."""
-    yield ("what", "name", "family", "where", "bytes")
+    yield ("what", "name", "family", "where", "bytes", "runs")
     for name in document["families"]:
-        yield ("family", name, name, "", "")
+        yield ("family", name, name, "", "", "natively")
     for alias in document["aliases"]:
-        yield ("alias", alias["name"], alias["family"], alias["here"] or alias["hub"], "")
+        yield ("alias", alias["name"], alias["family"], alias["here"] or alias["hub"], "", "natively")
     for model in document["cached"]:
-        yield ("cached", f"{model['name']}@{model['revision']}", model["family"], model["folder"], model["bytes"])
+        yield ("cached", f"{model['name']}@{model['revision']}", model["family"], model["folder"], model["bytes"], _how(model))
 
 
 def model_screen(document: Document, view: View) -> Lines:
     """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
     spec, types = document["spec"], document["bytes"]
+    folder = folded(safe(document["folder"], ascii=view.ascii), view.width - SIDE)
     top = [
         line((cut(safe(document["name"], ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-        fact("from", [SOURCES[document["source"]], safe(document["folder"], ascii=view.ascii), document["revision"] or ""], view),
+        fact("from", [SOURCES[document["source"]], *folder, document["revision"] or ""], view),
         fact("family", [safe(document["family"], ascii=view.ascii), "encoder and decoder" if document["decoder"] else ""], view),
         fact(
             "weights",
@@ -91,7 +94,7 @@ def model_rows(document: Document) -> Iterator[Sequence[object]]:
 
 def _how(model: Document) -> str:
     if model["missing"]:
-        return f"lacks {model['missing'][0]}"
+        return "no tokenizer" if model["missing"] == [TOKENIZER] else "no weights"
     return "natively" if model["native"] else "not natively"
 
 
