@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, header
+from attncli.analysis.document import Document, header, notes, overflow
 from attncli.analysis.stream import rows_for
 from attncli.analysis.words import Words
 from attncli.attention.attend import RowBlock
@@ -66,11 +66,13 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
     layers = range(len(model.spec.blocks)) if sought.layers is None else sought.layers
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
     found: list[Document] = []
+    warnings = notes(model)
     for trace in model.trace(
         tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model, len(tokens)),
         see=lambda layer, kind, block: kept[layer].see(layer, kind, block),
     ):  # fmt: skip
         held = kept.pop(trace.layer)
+        warnings += overflow(model.backend, trace)
         forward, seen = _row(held, ends[0], words)
         back, seen_back = _row(held, ends[1], words)
         for head in range(forward.shape[0]) if sought.heads is None else sought.heads:
@@ -78,7 +80,7 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
             found.append({"layer": trace.layer, "head": head, **there, "reverse": _place(back[head], seen_back[head], sought.start)})
     found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
     document = header("attn.find/1", model, text, tokens, words)
-    return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": []}
+    return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": warnings}
 
 
 def _pieces(words: Words | None, at: int) -> range:

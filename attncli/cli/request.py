@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
+SOURCE = 200
+"""Characters of the text after `--source` that are told in every document."""
+
 TOY_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
 """Options that describe seeded or file weights; a checkpoint brings its own."""
 
@@ -200,6 +203,9 @@ def _checkpoint(environment: Environment, name: str, asked: ModelOptions, attent
     )
     if asked.source is not None:
         loaded = loaded.decoder(asked.source)
+        read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"
+        said = f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
+        loaded = replace(loaded, warnings=(*loaded.warnings, said))
     return replace(loaded, spec=changed(loaded.spec, attention))
 
 

@@ -23,6 +23,7 @@ from attncli.cli.options import (
     option,
 )
 from attncli.cli.output import Environment
+from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.running import Batched, Wanted
@@ -68,6 +69,8 @@ def run(
     answer.check(output, environment, parts=PARTS, save=save)
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
+    if every and words:
+        raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     asked = Asked(query, every, save, all_links, words)
     single = output.json or save is not None or output.svg is not None

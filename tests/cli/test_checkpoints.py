@@ -56,9 +56,9 @@ def test_one_layer_and_head_can_be_chosen(folder: Path) -> None:
     assert ask(*question, "--value-text", SOURCE).code == 2
 
 
-@pytest.mark.parametrize("command", ["run", "heads"])
-def test_which_side_reads_the_text_is_said(command: str, folder: Path) -> None:
-    assert any("the encoder" in said for said in ask(command, SOURCE, "--model", str(folder), "--json").json["warnings"])
+@pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "w4", "--to", "w5")])
+def test_which_side_reads_the_text_is_said(command: tuple[str, ...], folder: Path) -> None:
+    assert any("the encoder" in said for said in ask(*command, SOURCE, "--model", str(folder), "--json").json["warnings"])
 
 
 def test_the_learned_bias_of_t5_is_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:

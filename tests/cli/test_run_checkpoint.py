@@ -103,6 +103,15 @@ def test_masks_that_differ_name_their_layers(folder: str) -> None:
     assert "; layer 1: a query sees itself and the keys before it" in says
 
 
+def test_what_words_do_not_have_is_said(folder: str) -> None:
+    options = ("--model", folder, "--words", "--layer", "1", "--head", "0,1")
+    shown = ask("run", TEXT, *options, "--show", "scores,weights,output", "--full").out
+    assert shown.count("words have no scores: only weights are merged") == shown.count("words have no output: ") == 1
+    assert shown.count("weights  layer 1 head") == 2
+    assert "words have no" not in ask("run", TEXT, *options).out
+    assert ask("run", TEXT, *options, "--stages", "all", "--json").code == 2
+
+
 def test_what_is_left_out_is_said_once_with_either_part(folder: str) -> None:
     for parts in ("overview", "links", "overview,links"):
         assert ask("run", TEXT, "--model", folder, "--show", parts).out.count("left out: special tokens") == 1

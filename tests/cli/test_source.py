@@ -30,6 +30,7 @@ def test_the_decoder_runs_on_its_own_text_with_causal_masks(folder: Path) -> Non
     decoder = attncli.load(folder, dtype="float64").decoder(source)
     traces = list(decoder.trace(text))
     assert document["attention"]["mask"] == "causal"
+    assert document["warnings"][-1].endswith("its encoder read: the dog")
     assert [layer["layer"] for layer in document["layers"]] == [trace.layer for trace in traces]
     for layer, trace in zip(document["layers"], traces, strict=True):
         for head in layer["heads"]:

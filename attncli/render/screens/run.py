@@ -115,6 +115,8 @@ def maps_part(document: Document, view: View) -> Lines:
 def tables_part(part: str, document: Document, view: View) -> Lines:
     """Scores, weights or output of the heads that are shown in full, with how to see the others."""
     heads = _heads(document)
+    if "pieces" in document and part != "weights":
+        return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
     shown = heads if view.full else heads[:1]
     blocks = [_table(part, layer, head, document, view) for layer, head in shown]
     if part == "output":
