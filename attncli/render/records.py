@@ -13,7 +13,7 @@ PIECE = 2**20
 """Bytes from which a part of a document is written before the rest is put together."""
 
 FEW = 256
-"""Entries up to which the parts of a list are worth writing one by one: these may be matrices; longer lists hold small records."""
+"""Entries of a list that may hold matrices, as layers and heads do."""
 
 NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 """Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
@@ -52,23 +52,26 @@ def _parts(document: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def _value_parts(value: Any) -> Iterator[bytes]:
-    """The value's JSON; records, and short lists of records such as layers and heads, member by member."""
-    if isinstance(value, dict) and value:
-        before = b"{"
-        for key, held in value.items():
-            yield before + _dumps(_checked(key)) + b":"
-            yield from _value_parts(held)
+    """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
+    if isinstance(value, dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
+        named = isinstance(value, dict)
+        before = b"{" if named else b"["
+        for key in value if named else range(len(value)):
+            yield before + (_dumps(_checked(key)) + b":" if named else b"")
+            yield from _value_parts(value[key])
             before = b","
-        yield b"}"
-    elif isinstance(value, list) and 0 < len(value) <= FEW and all(isinstance(entry, dict) for entry in value):
-        before = b"["
-        for entry in value:
-            yield before
-            yield from _value_parts(entry)
-            before = b","
-        yield b"]"
+        yield b"}" if named else b"]"
     else:
         yield _dumps(value)
+
+
+def _numbers(value: Any) -> int:
+    """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    if isinstance(value, list):
+        return sum(map(_numbers, value)) if len(value) <= FEW else 0
+    return int(getattr(value, "size", 0))
 
 
 def ndjson_line(document: Mapping[str, Any]) -> bytes:
