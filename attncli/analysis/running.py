@@ -15,6 +15,7 @@ from attncli.analysis.words import Words, merged_words
 from attncli.attention.mask import shows_all
 from attncli.attention.spec import Alibi, Attention, RelativeBuckets
 from attncli.attention.trace import SQUARE, LayerTrace
+from attncli.attention.trace import STAGES as DECLARED
 from attncli.inputs.token import Token
 from attncli.models.batch import alone
 from attncli.models.estimate import estimate
@@ -65,7 +66,8 @@ def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | N
     numbers = held = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
         heads = attention.heads if wanted.heads is None else len(wanted.heads)
-        wide = shown * (heads * attention.v_dim * (1 + 4 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
+        wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
+        wide += count * (2 * heads * attention.v_dim + model.spec.d_model) * wanted.stages  # k, v and hidden are whole
         numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
         squares = _squares(attention) if everything else 2
         # what is saved is there twice while it is written
@@ -188,13 +190,15 @@ def _worded(layer: Document, words: Words) -> Document:
 
 
 def _rows_of(layer: Document, query: int | None) -> Document:
-    """The layer with only one query's rows in what has a row per query; the others are let go."""
+    """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs are whole."""
     if query is None:
         return layer
 
-    def cut(part: Any) -> Any:
+    def cut(name: str, part: Any) -> Any:
+        if name == "stages":
+            return {stage: cut(stage, rows) if "query" in DECLARED[stage].axes else rows for stage, rows in part.items()}
         return part[query : query + 1].copy() if isinstance(part, np.ndarray) else part
 
-    rows = {name: cut(part) for name, part in layer.items()}
-    rows["heads"] = [{name: cut(part) for name, part in head.items()} for head in layer["heads"]]
+    rows = {name: cut(name, part) for name, part in layer.items()}
+    rows["heads"] = [{name: cut(name, part) for name, part in head.items()} for head in layer["heads"]]
     return rows

@@ -102,6 +102,14 @@ def test_a_query_is_a_row_of_the_whole() -> None:
     assert {link["query"] for link in row["links"]} == {7}
 
 
+def test_stages_of_a_query_are_its_rows_with_all_keys_and_values() -> None:
+    whole, row = (ask("run", SENTENCE, "--json", "--stages", "all", *more).json["layers"][0] for more in ((), ("--query", "it")))
+    for kept, cut in ((whole, row), (whole["heads"][0], row["heads"][0])):
+        for name, stage in cut["stages"].items():
+            assert stage == (kept["stages"][name] if name in ("hidden", "k", "v") else [kept["stages"][name][7]]), name
+    assert row["hidden"] == [whole["hidden"][7]]
+
+
 def test_empty_rows_are_zero_and_listed() -> None:
     document = ask("run", "a b c d", "--json", "--mask", "window:1", "--mask", "padding:2").json
     assert document["empty_rows"] == [{"layer": 0, "head": 0, "query": 2}, {"layer": 0, "head": 0, "query": 3}]
