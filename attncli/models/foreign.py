@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from attncli.arrays.backend import Array, Backend, choose
@@ -23,10 +22,11 @@ from attncli.attention.hashing import bind
 from attncli.attention.mask import Causal, Everywhere, Mask
 from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import SQUARE, LayerTrace
-from attncli.errors import InputError, UnsupportedError, first_sentence
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.models import run
-from attncli.models.families import MODEL_TYPES
+from attncli.models.building import build, told
 from attncli.models.model import Identity, Model
 
 ENGINE = "attn_stages"
@@ -117,7 +117,7 @@ class ForeignModel(Model):
                 found[layer] = trace
             return trace.stages["mixed"]
 
-        hidden = _forward(self.theirs, tokens, answer, self.backend)
+        hidden = _forward(self.theirs, self.spec.family, tokens, answer, self.backend)
         for layer in wanted:
             yield self._only(replace(found[layer], before=hidden[layer], after=hidden[layer + 1]), heads)
 
@@ -148,40 +148,25 @@ class ForeignModel(Model):
         return LayerTrace(layer, stages, empty, call.q, call.q)  # what enters and leaves is known once the model is through
 
 
-def load_foreign(folder: Path, family: str, name: str, tokenizer: Tokenizer, *, device: str | None, dtype: str) -> Model:
+def load_foreign(checkpoint: Checkpoint, family: str, name: str, tokenizer: Tokenizer, *, device: str | None, dtype: str) -> Model:
     """A model of any family that transformers knows and whose attention goes through its interface.
 
-    Raises UnsupportedError for one it does not know, for models of two sides, and for attention of their own making.
+    Raises as `building.build`, and UnsupportedError for models of two sides and for attention of their own making.
     """
     backend = choose("torch", device=device, dtype=dtype)
-    torch: Any = import_module("torch")
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     transformers.AttentionInterface.register(ENGINE, _outside)
     masks: Any = import_module("transformers.masking_utils")
     masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)
-    try:
-        theirs, told = transformers.AutoModel.from_pretrained(
-            folder,
-            attn_implementation=ENGINE,
-            experts_implementation="eager",
-            dtype=getattr(torch, dtype),
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        raise UnsupportedError(
-            f"transformers cannot run this {family!r} model: {first_sentence(error)}",
-            where=str(folder),
-            expected=f"a family that it knows, or one that runs natively: {', '.join(MODEL_TYPES)}",
-        ) from error
+    folder = checkpoint.folder
+    theirs, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
-    missing = sorted(name for name in told["missing_keys"] if not name.startswith("pooler."))
+    missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
         raise InputError(f"tensor {missing[0]!r} is missing", where=str(folder), expected=f"every tensor of a {family} model")
-    theirs = theirs.eval().to(backend.device)
+    theirs = theirs.to(backend.device)
     if theirs.config.is_encoder_decoder:
         raise UnsupportedError(f"{family!r} has an encoder and a decoder, which do not run through transformers here", where=str(folder))
     sizes = theirs.get_input_embeddings().weight
@@ -193,13 +178,13 @@ def load_foreign(folder: Path, family: str, name: str, tokenizer: Tokenizer, *, 
         return attend(backend, call.q, call.k, call.v, rule, keep=()).mixed
 
     probe = [Token(index, "", index, None, None) for index in range(min(PROBE, int(sizes.shape[0])))]
-    _forward(theirs, probe, note, backend)
+    _forward(theirs, family, probe, note, backend)
     if not calls:
         raise UnsupportedError(f"the attention of {family!r} does not go through transformers' interface", where=str(folder))
     spec = Spec(family, int(sizes.shape[1]), int(sizes.shape[0]), tuple(Block(_attention(call, backend)) for call in calls))
     return ForeignModel(
         spec,
-        TransformersStore(family, sum(weight.numel() * weight.element_size() for weight in theirs.parameters())),
+        TransformersStore(family, checkpoint.bytes_read),
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
@@ -229,13 +214,13 @@ def _seen_mask(call: Call, backend: Backend) -> Mask:
     return Causal() if seen.shape[0] > 1 and not any(seen[i, i + 1 :].any() for i in range(len(seen))) else Everywhere()
 
 
-def _forward(theirs: Any, tokens: Sequence[Token], answer: Answer, backend: Backend) -> list[Array]:
+def _forward(theirs: Any, family: str, tokens: Sequence[Token], answer: Answer, backend: Backend) -> list[Array]:
     """Run the model with `answer` in place of attention; returns what entered and left each of its layers, [token, width]."""
     torch: Any = import_module("torch")
     ids = [token.id for token in tokens]
     if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
-    with torch.no_grad(), _in_place_of_attention(answer):
+    with torch.no_grad(), told(family, ""), _in_place_of_attention(answer):
         out = theirs(input_ids=torch.tensor([ids], device=backend.device), output_hidden_states=True, use_cache=False)
     return [vectors[0] for vectors in out.hidden_states]
 

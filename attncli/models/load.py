@@ -68,7 +68,7 @@ def load(
         if backend == "numpy" or ignore:
             what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
             raise UnsupportedError(f"models of the family {unknown!r} run through transformers, which has no use for {what}")
-        return load_foreign(checkpoint.folder, unknown, found.name, _tokenizer(checkpoint), device=device, dtype=dtype)
+        return load_foreign(checkpoint, unknown, found.name, _tokenizer(checkpoint), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
     own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2

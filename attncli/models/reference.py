@@ -56,7 +56,9 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
             local_files_only=True,
             trust_remote_code=False,
         ).eval()
-    except (OSError, ValueError, KeyError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # safetensors and torch raise errors of their own
         raise InputError(f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)) from error
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:

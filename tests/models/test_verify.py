@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_checkpoints import CASES, make
 
-from attncli.errors import UnsupportedError
+from attncli.errors import InputError, UnsupportedError
 from attncli.models import estimate, reference, verify
 from attncli.models.model import Model
 
@@ -88,3 +90,10 @@ def test_without_transformers(llama: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_target_for_one_side(llama: Path) -> None:
     with pytest.raises(UnsupportedError, match="has one side"):
         verify.verify(llama, IDS, target=IDS)
+
+
+def test_what_the_library_that_reads_weights_raises_is_told(llama: Path, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    shutil.copytree(llama, folder)
+    with pytest.raises(InputError, match="UTF-8"):
+        reference.reference(folder, [1, 2])
