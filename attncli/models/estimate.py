@@ -22,8 +22,10 @@ COMPUTES = 2.0e10
 """Multiply-adds a second: two processor cores in float32."""
 STREAMS = 1.0e10
 """Bytes of weights a second that two cores multiply with when the tokens are few."""
+WIDENS = 8.0e8
+"""Weights a second that become float64 and are multiplied with in place of float32."""
 WIDE_UP_TO = 0.5
-"""Seconds of float32 arithmetic up to which a run computes in float64: at most about as long again."""
+"""Seconds more up to which a float32 run is worth computing in float64."""
 STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 3
@@ -80,7 +82,9 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     Where there is little to compute, float64 does it, and what remains is that one rounding. The whole model decides,
     not the layers asked for: a layer's numbers do not depend on what else is shown.
     """
-    return "float64" if dtype == "float32" and _seconds(_work(spec, spec.blocks, tokens), dtype) <= WIDE_UP_TO else dtype
+    work = _work(spec, spec.blocks, tokens)
+    more = work.weights / WIDENS + work.products / COMPUTES  # a product takes twice as long
+    return "float64" if dtype == "float32" and more <= WIDE_UP_TO else dtype
 
 
 def estimate(
