@@ -68,7 +68,7 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
     found: list[Document] = []
     warnings = notes(model)
     for trace in model.trace(
-        tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model, len(tokens)),
+        tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
         see=lambda layer, kind, block: kept[layer].see(layer, kind, block),
     ):  # fmt: skip
         held = kept.pop(trace.layer)

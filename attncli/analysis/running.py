@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,12 @@ from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
 from attncli.attention.mask import shows_all
-from attncli.attention.spec import Alibi, Attention, RelativeBuckets
+from attncli.attention.spec import Alibi, Attention, RelativeBuckets, Spec
 from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.attention.trace import STAGES as DECLARED
 from attncli.inputs.token import Token
 from attncli.models.batch import alone
-from attncli.models.estimate import estimate
+from attncli.models.estimate import Estimate, StoredSizes, estimate
 from attncli.models.model import Model
 
 
@@ -43,10 +43,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will take, estimated before it starts. memory: bytes at the peak; numbers: in the document."""
+    """What a run will take, estimated before it starts. numbers: how many there are in the document."""
 
-    memory: int
+    estimate: Estimate
     numbers: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak, besides the program itself."""
+        return self.estimate.peak
 
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
@@ -57,29 +62,47 @@ LONG = 2048
 
 
 def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
-    """The cost of running `count` tokens. saved: whether all stages are kept to be saved. rows: query rows at a time."""
-    layers = range(len(model.spec.blocks)) if wanted.layers is None else wanted.layers
-    attentions = [model.spec.blocks[layer].attention for layer in layers]
-    computed = model.computing(count).dtype
-    item, shown = ITEM_BYTES[model.backend.dtype], 1 if wanted.query is not None else count
+    """The cost of running `count` tokens; see `cost_of`."""
+    return cost_of(model.spec, count, wanted, dtype=model.backend.dtype, computed=model.computing(count).dtype, saved=saved, rows=rows)
+
+
+def cost_of(
+    spec: Spec,
+    count: int,
+    wanted: Wanted,
+    *,
+    dtype: str,
+    computed: str,
+    saved: bool = False,
+    rows: int | None = None,
+    stored: StoredSizes | None = None,
+) -> Cost:
+    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. computed: what it computes in.
+
+    saved: whether all stages are kept to be saved. rows: query rows at a time. stored: sizes of weights in files.
+    """
+    layers = range(len(spec.blocks)) if wanted.layers is None else wanted.layers
+    attentions = [spec.blocks[layer].attention for layer in layers]
+    item, shown = ITEM_BYTES[dtype], 1 if wanted.query is not None else count
     everything = wanted.stages or saved
     numbers = held = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
         heads = attention.heads if wanted.heads is None else len(wanted.heads)
-        wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + model.spec.d_model * (1 + 3 * wanted.stages))
-        wide += count * (2 * heads * attention.v_dim + model.spec.d_model) * wanted.stages  # k, v and hidden are whole
+        wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
+        wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
         numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
         squares = _squares(attention) if everything else 2
         # what is saved is there twice while it is written
         held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
         most = max(most, attention.heads * count * count * squares)
-    running = estimate(model.spec, count, layers=layers, kept=0, rows=rows, dtype=computed).peak
-    rounds = computed != model.backend.dtype
+    running = estimate(spec, count, stored=stored, layers=layers, kept=0, rows=rows, dtype=computed)
+    rounds = computed != dtype
     whole = saved or (wanted.matrices and wanted.query is None)
     kept = most * ITEM_BYTES[computed] * (rounds or not whole)
     if not whole:  # the layer before, still worked on, and what is rounded
-        kept += most * item * ((len(model.spec.blocks) > 1) + rounds)
-    return Cost(running + (kept if rows is None else 0) + held * item, numbers)
+        kept += most * item * ((len(spec.blocks) > 1) + rounds)
+    parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
+    return Cost(replace(running, memory={**running.memory, **parts}), numbers)
 
 
 def _squares(attention: Attention) -> int:

@@ -87,7 +87,7 @@ def _document(
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     wanted = Wanted(layers, heads, matrices=False)
-    request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model, len(tokens)))
+    request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
     return find_document(model, text.text, tokens, Sought(places[ends[0]], places[ends[1]], layers, heads), words=merged)
 
 

@@ -163,7 +163,7 @@ def _document(
     from attncli.render.records import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
-    rows = rows_for(model, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
+    rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
     expected = cost(model, len(tokens), Wanted(wanted.layers, wanted.heads, matrices=wanted.maps and rows is None), saved=False, rows=rows)
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
     if wanted.maps and rows is None and (output.json or output.ndjson):

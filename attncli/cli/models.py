@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import COMPUTE, MODEL, TEXT, TableOutput, command_app, option
+from attncli.cli.options import COMPUTE, MODEL, TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -45,9 +45,13 @@ def show(
     output: TableOutput,
     model: Name,
     ignore_config: IgnoreConfig = None,
-    estimate: Annotated[str | None, option("--estimate", help="What this text would take.", panel=TEXT, metavar="TEXT")] = None,
+    estimate: Annotated[
+        str | None, option("--estimate", help="What attn run would take for this text; - for standard input.", panel=TEXT, metavar="TEXT")
+    ] = None,
     layer: Annotated[list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)] = None,
-    dtype: Annotated[str, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16.", panel=COMPUTE)] = "float32",
+    dtype: Annotated[
+        str | None, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16. [default: float32]", panel=COMPUTE)
+    ] = None,
 ) -> None:
     """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
 
@@ -59,16 +63,20 @@ def show(
     answer.check(output, environment)
     how = answer.view(output, environment)
     from attncli.analysis.model_document import model_document
+    from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
     from attncli.models.load import read_spec
     from attncli.render.screens.models import model_rows, model_screen
 
+    if estimate is None and (layer is not None or dtype is not None):
+        raise UsageError("--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well")
+    text = None if estimate is None else request.one_text(environment, TextOptions(text=estimate)).text
     found = _located(environment, model, ignore_config, weights=False)
     with Checkpoint.open(found.folder, found.tensors) as checkpoint:
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
         binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
-        told = None if estimate is None else _estimated(found, checkpoint, spec, binding, estimate, layer, dtype)
+        told = None if text is None else _estimated(found, checkpoint, spec, binding, text, layer, dtype or "float32")
         document = model_document(found, checkpoint, spec, estimate=told, warnings=warnings)
     answer.give(iter([document]), model_screen, model_rows, output, environment, how)
 
@@ -128,19 +136,33 @@ def _located(environment: Environment, name: str, ignore: list[str] | None, *, w
 def _estimated(
     found: Resolved, checkpoint: Checkpoint, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
 ) -> Estimate:
+    from attncli.analysis.running import LONG, Wanted, cost_of
+    from attncli.analysis.stream import rows_for
     from attncli.arrays.backend import DTYPES
     from attncli.errors import InputError, UsageError
     from attncli.inputs.tokenize import tokenizer
-    from attncli.models.estimate import compute_dtype, estimate, stored_sizes
+    from attncli.models.estimate import compute_dtype, stored_sizes
 
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
     if checkpoint.tokenizer_path is None:
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
     count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
+    if not 0 < count <= (spec.max_positions or count):
+        what = f"the text has {count} tokens, the model has {spec.max_positions} positions" if count else "the text has no tokens"
+        raise InputError(what, expected=f"1 to {spec.max_positions} tokens" if spec.max_positions else "at least one token")
     layers = request.numbers(layer, "layer", len(spec.blocks))
-    stored = stored_sizes(checkpoint.names(), binding)
-    return estimate(spec, count, stored=stored, layers=layers, dtype=compute_dtype(spec, count, dtype))
+    rows = rows_for(spec, count) if count > LONG else None
+    tables = rows is None and (layers is not None or len(spec.blocks) == 1)
+    return cost_of(
+        spec,
+        count,
+        Wanted(layers, matrices=tables),
+        dtype=dtype,
+        computed=compute_dtype(spec, count, dtype),
+        rows=rows,
+        stored=stored_sizes(checkpoint.names(), binding),
+    ).estimate
 
 
 list_.__name__ = "list"

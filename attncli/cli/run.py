@@ -177,7 +177,7 @@ def _plan(
     matrices = tables or output.svg is not None
     wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words)
     whole = short or asked.stages or asked.words or asked.save is not None or output.svg is not None or (matrices and at is None)
-    return wanted, None if whole else rows_for(model, len(tokens)), tables
+    return wanted, None if whole else rows_for(model.spec, len(tokens)), tables
 
 
 app = command_app(run)

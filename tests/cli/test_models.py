@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 from asking import ask
 from hub_server import COMMIT
+from tiny_checkpoints import CASES, make
 
 from attncli.models.aliases import ALIASES
 from attncli.render.numbers import size_words
@@ -18,6 +19,7 @@ from attncli.render.schema import SCHEMAS
 from attncli.render.screens.models import ranges
 
 TEXT = "The animal didn't cross the street"
+SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
 
 
 @pytest.fixture
@@ -84,6 +86,26 @@ def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
     assert found["peak_memory"] == sum(found["memory"].values())
 
 
+def test_an_estimate_is_what_a_run_states_and_refuses_from() -> None:
+    for options, asked in (((), ("--show", "links")), (("--layer", "1"), ()), (("--dtype", "float64"), ("--show", "links"))):
+        told = ask("models", "show", "minilm", "--json", "--estimate", TEXT, *options).json["estimate"]["peak_memory"]
+        assert ask("run", TEXT, "--model", "minilm", "--json", *options, *asked).json["resources"]["memory_estimate"] == told
+        refused = ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told - 1))
+        assert (refused.code, ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told)).code) == (5, 0)
+
+
+def test_a_long_text_is_estimated_by_blocks_of_rows_as_it_would_run(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    folder = make(CASES["t5"], tmp_path)
+    shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
+    short, long = (
+        ask("models", "show", str(folder), "--json", "--estimate", "-", stdin=b"a " * count).json["estimate"] for count in (1000, 5000)
+    )
+    assert short["tokens"] * 4 < long["tokens"]
+    assert long["peak_memory"] < 4 * short["peak_memory"]
+    assert long["memory"]["scores that are kept"] == 0
+
+
 def test_plain_has_a_row_per_layer_and_per_model(cache: Path) -> None:
     assert len(ask("models", "show", "minilm", "--plain").out.splitlines()) == 7
     listed = ask("models", "list", "--plain", HF_HUB_CACHE=str(cache)).out.splitlines()
@@ -118,6 +140,10 @@ BAD = [
     (("models", "show", "minilm", "--layer", "6", "--estimate", "x"), 3, "6"),
     (("models", "show", "minilm", "--dtype", "int8", "--estimate", "x"), 2, "int8"),
     (("models", "shwo", "minilm"), 2, "shwo"),
+    (("models", "show", "minilm", "--layer", "0"), 2, "--estimate"),
+    (("models", "show", "minilm", "--dtype", "float64"), 2, "--estimate"),
+    (("models", "show", "minilm", "--estimate", ""), 3, "no text"),
+    (("models", "show", "minilm", "--estimate", "word " * 511), 3, "513 tokens, the model has 512 positions"),
 ]
 
 

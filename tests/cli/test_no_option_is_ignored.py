@@ -28,6 +28,8 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "cross": [("cross", TEXT, "a dog"), ("cross", TEXT, "a dog", "--json")],
     "mask": [("mask", "causal"), ("mask", "causal", "--json")],
     "cost": [("cost",), ("cost", "--json")],
+    "models list": [("models", "list"), ("models", "list", "--json")],
+    "models show": [("models", "show", "minilm"), ("models", "show", "minilm", "--json")],
     "weights show": [("weights", "show", WEIGHTS), ("weights", "show", WEIGHTS, "--json")],
 }
 """Command lines to try each option on; one that it changes is enough."""
@@ -39,7 +41,7 @@ VALUES = {
     "output": "{tmp}/out", "svg": "{tmp}/out.svg", "show": "header", "precision": "5", "top": "1", "color": "always",
     "scale_colors": "log", "max_output": "10B", "query": "cat", "stages": "all", "save": "{tmp}/all.npz", "metric": "band",
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2", "text": "dog",
-    "ignore_config": "key",
+    "ignore_config": "key", "estimate": "a dog",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
@@ -58,8 +60,10 @@ EXCUSED = {
     "cost measure": "takes seconds: test_cost",
     "mask num_heads": "of a bias: --position alibi",
     "mask head": "of a bias: --position alibi",
+    "models show quiet": "notes only what it fetches: test_model_option",
     **dict.fromkeys(
-        (f"{command} quiet" for command in ("compare", "cost", "cross", "find", "mask", "tensors", "weights show")), "has nothing to note"
+        (f"{command} quiet" for command in ("compare", "cost", "cross", "find", "mask", "models list", "tensors", "weights show")),
+        "has nothing to note",
     ),
 }
 
