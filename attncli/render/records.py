@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ACTIVE = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+"""What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and paragraph separators."""
 _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 PIECE = 2**20
@@ -22,7 +25,8 @@ NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 def json_bytes(document: Mapping[str, Any]) -> bytes:
     """The document as strict JSON, one member of the top level per line, with a newline at the end.
 
-    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none.
+    NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none. What a terminal would
+    obey is written as an escape, which means the same.
     NumPy arrays of any layout, byte order and float width are written as nested lists.
     Raises TypeError for a key that is not a string. Same document, same bytes.
     """
@@ -89,9 +93,12 @@ def _dumps(value: Any) -> bytes:
     import orjson
 
     try:
-        return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+        found = orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
-        return orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+        found = orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
+    if found.isascii() and b"\x7f" not in found:
+        return found
+    return _ACTIVE.sub(lambda active: b"\\u%04x" % ord(active[0].decode()), found)
 
 
 def _plain_value(value: Any) -> Any:
@@ -115,7 +122,7 @@ def _rewritten(value: Any) -> Any:
     """The value with lone surrogates replaced, arrays as orjson takes them, and whole numbers beyond 64 bits as floats."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
-            return float(value)
+            return float(value) if abs(value) <= sys.float_info.max else None
         case str():
             return _SURROGATE.sub("\ufffd", value)
         case dict():

@@ -62,6 +62,17 @@ def test_a_large_document_comes_in_pieces() -> None:
 
 def test_whole_numbers_beyond_64_bits_are_numbers() -> None:
     assert json.loads(json_bytes({"a": [10**21, 2**64 - 1, -(2**63), True]})) == {"a": [1e21, 2**64 - 1, -(2**63), True]}
+    assert json.loads(json_bytes({"a": [-(10**400)]})) == {"a": [None]}
+
+
+@pytest.mark.parametrize("write", [json_bytes, ndjson_line])
+def test_nothing_that_a_terminal_obeys_stands_raw_and_all_can_be_read_back(write) -> None:
+    active = "\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
+    text = "".join(f"{char}é你👍\xa0\u2010·√" for char in active)
+    document = {f"key{active}": [text, {"a": text}], "ascii": "\x7f", "numbers": [1.5]}
+    data = write(document)
+    assert not set(data.decode()) & set(active)
+    assert strict(data) == document
 
 
 def test_lone_surrogates_are_replaced() -> None:
