@@ -15,8 +15,8 @@ TEXT, MODEL, ATTENTION, COMPUTE, OUTPUT = "Text", "Model", "Attention", "Compute
 
 
 def option(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
-    """A Typer option of one of the groups on the help page."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)
+    """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, readable=False)
 
 
 @dataclass(frozen=True)

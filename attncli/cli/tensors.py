@@ -18,7 +18,10 @@ def tensors(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("svg")],
     file: Annotated[
-        Path, typer.Argument(help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False, metavar="FILE")
+        Path,
+        typer.Argument(
+            help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False, metavar="FILE", readable=False
+        ),
     ],
     layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L")] = None,
     head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")] = None,

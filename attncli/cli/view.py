@@ -47,7 +47,9 @@ def view(
     output: Annotated[OutputOptions, without("precision")],
     file: Annotated[
         Path,
-        typer.Argument(help="A document (.json), or what --save wrote (.safetensors, .npz).", show_default=False, metavar="FILE"),
+        typer.Argument(
+            help="A document (.json), or what --save wrote (.safetensors, .npz).", show_default=False, metavar="FILE", readable=False
+        ),
     ],
     show_as: Annotated[str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, metavar="heads")] = None,
     precision: Annotated[

@@ -16,8 +16,12 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
 
-File = Annotated[Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE")]
-Written = Annotated[Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW")]
+File = Annotated[
+    Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False)
+]
+Written = Annotated[
+    Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False)
+]
 Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")]
 Prefix = Annotated[str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")]
 LayoutName = Annotated[

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from asking import ask
 
@@ -13,3 +16,33 @@ def test_an_error_about_a_name_without_end_keeps_its_beginning_and_its_end(machi
     assert "nopenope" in answer.err
     assert " … " in answer.err
     assert len(answer.err) < 10_000
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("weights", "show", "FILE"), ("view", "FILE"), ("tensors", "FILE"), ("run", "x", "--weights", "FILE")],
+)
+def test_a_file_that_may_not_be_read_is_bad_input_and_no_misuse(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"x")
+    opened = os.open
+
+    def closed(name: object, *arguments: int, **named: int) -> int:
+        if str(name) == str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(name, *arguments, **named)  # type: ignore[arg-type]
+
+    # for root every file is readable
+    monkeypatch.setattr(os, "access", lambda *arguments, **named: False)
+    monkeypatch.setattr(os, "open", closed)
+    answer = ask(*(str(path) if part == "FILE" else part for part in command))
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err.startswith("error: cannot read this file: Permission denied")
+
+
+def test_a_file_that_may_be_written_and_not_read_takes_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text("")
+    monkeypatch.setattr(os, "access", lambda path, mode, **named: mode != os.R_OK)
+    assert ask("run", "x", "--json", "--output", str(tmp_path / "a.json")).code == 0
