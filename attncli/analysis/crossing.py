@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from attncli.attention.spec import Attention, Block, Spec
 from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.models.estimate import estimate
 from attncli.models.model import Model, choose_heads
 
 KEPT = ("masked", "weights")
+AT_ONCE = 4
+"""Arrays of one number per pair that are alive while a layer is computed."""
 SHIFTED = "the decoder reads the query text one token late, after its start token: each row is where the next token is predicted"
 
 
@@ -150,6 +154,23 @@ def _as_model(spec: Spec, attentions: Sequence[Attention]) -> Spec:
 def _depth(model: Model) -> int:
     decoder = model.spec.decoder
     return len(model.spec.blocks if decoder is None else decoder.blocks)
+
+
+def cross_memory(model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None) -> int:
+    """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of both."""
+    queries, keys = len(texts.queries), len(texts.keys)
+    spec = model.spec.decoder or model.spec
+    most = max((block.cross or block.attention).heads for block in spec.blocks)
+    computed = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
+    pairs = queries * keys
+    sides = 0
+    if model.spec.decoder is not None:
+        pairs += queries * queries  # the decoder's attention to its own text
+        read = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=computed).peak
+        sides = max(read, estimate(spec, queries, layers=layers, kept=0, dtype=computed).peak)
+    vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
+    numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
+    return sides + (vectors + AT_ONCE * most * pairs + numbers) * np.dtype(computed).itemsize
 
 
 def cross_numbers(model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[tuple[int, ...]]:

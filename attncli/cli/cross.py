@@ -53,7 +53,7 @@ def cross(
 
     attn cross --model FOLDER "Das Haus ist klein" "The house is small"
     """
-    from attncli.analysis.crossing import cross_document, cross_numbers
+    from attncli.analysis.crossing import cross_document, cross_memory, cross_numbers
     from attncli.render.records import estimate_bytes
     from attncli.render.screens.cross import PARTS, cross_rows, cross_screen
 
@@ -73,6 +73,7 @@ def cross(
     answer.refuse_over(
         estimate_bytes(cross_numbers(loaded, texts, layers, heads), compute.dtype), output, "shorter texts, --layer or --head"
     )
+    request.refuse_memory(cross_memory(loaded, texts, layers, heads), compute, "shorter texts")
     learned = loaded.identity.source == "checkpoint"
     document = cross_document(loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned)
     picture.give([document], cross_screen, cross_rows, output, environment, how)

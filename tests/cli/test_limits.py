@@ -27,10 +27,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small gpt2 with the sample tokenizer."""
+    return _made("gpt2 with head", tmp_path_factory.mktemp("gpt2"))
+
+
+def _made(name: str, folder: Path) -> Path:
+    """A small checkpoint with the sample tokenizer."""
     pytest.importorskip("transformers")
-    case = CASES["gpt2 with head"]
-    made = make(replace(case, config={**case.config, "vocab_size": 320}), tmp_path_factory.mktemp("gpt2"))
+    case = CASES[name]
+    made = make(replace(case, config={**case.config, "vocab_size": 320}), folder)
     shutil.copy(SAMPLES / "tokenizer.json", made / "tokenizer.json")
     return made
 
@@ -43,6 +47,15 @@ def test_a_checkpoint_that_would_not_fit_is_refused(command: str, folder: Path) 
     assert "the limit is 1.0 kB (--max-memory)" in found.err
     assert ask(*question, "--max-memory", "1GB") == ask(*question)
     assert ask(*question, "--max-memory", "much").code == 2
+
+
+def test_two_texts_that_would_not_fit_are_refused(tmp_path: Path) -> None:
+    question = ("cross", TEXT, "the dog", "--model", str(_made("t5", tmp_path)), "--show", "alignment")
+    found = ask(*question, "--max-memory", "1kB")
+    assert (found.code, found.out) == (5, "")
+    assert ask(*question, "--max-memory", "1GB").code == 0
+    toy = ("cross", "one " * 90, "two " * 90, "--num-heads", "8", "--show", "alignment", "--max-memory")
+    assert [ask(*toy, limit).code for limit in ("1MB", "9MB")] == [5, 0]
 
 
 def test_generating_counts_the_keys_that_are_kept(folder: Path) -> None:
