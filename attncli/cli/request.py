@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from attncli.attention.mask import Mask
     from attncli.attention.spec import Spec
     from attncli.inputs.text import Text
-    from attncli.inputs.token import Token, Tokenizer
+    from attncli.inputs.token import Token
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
@@ -247,18 +247,6 @@ def embeddings(asked: ModelOptions) -> NDArray | None:
     from attncli.inputs.matrix import read_matrix
 
     return read_matrix(asked.embeddings, "embeddings")
-
-
-def tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:
-    """The tokenizer alone: the one named, the checkpoint's, or `word`; reads no weights."""
-    from attncli.inputs.tokenize import tokenizer as tokenizer_named
-
-    checkpoint = model_name(environment, asked, AttentionOptions(), name)
-    if checkpoint is not None:
-        from attncli.models.load import load_tokenizer
-
-        return load_tokenizer(checkpoint, note=environment.notes, variables=environment.variables)
-    return tokenizer_named(name or "word")
 
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:

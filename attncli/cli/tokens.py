@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attncli.cli import answer, request
-from attncli.cli.options import ModelOptions, TableOutput, TextOptions, command_app, only
+from attncli.cli.options import AttentionOptions, ModelOptions, TableOutput, TextOptions, command_app, only
 from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.inputs.token import Tokenizer
 
 
 def tokens(
@@ -31,7 +34,7 @@ def tokens(
     def documents() -> Iterator[Mapping[str, Any]]:
         from attncli.analysis.document import tokens_document
 
-        tokenizer = request.tokenizer(environment, model, text.tokenizer)
+        tokenizer = _tokenizer(environment, model, text.tokenizer)
         for found in request.texts(environment, text):
             listed = tokenizer.encode(found.text) if found.ids is None else tokenizer.ids_to_tokens(found.ids)
             yield tokens_document(tokenizer.name, found.text, listed)
@@ -39,6 +42,18 @@ def tokens(
     from attncli.render.screens.tokens import tokens_rows, tokens_screen
 
     answer.give(documents(), tokens_screen, tokens_rows, output, environment, how, several=text.lines)
+
+
+def _tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:
+    """The tokenizer alone: the one named, the checkpoint's, or `word`; reads no weights."""
+    from attncli.inputs.tokenize import tokenizer as tokenizer_named
+
+    checkpoint = request.model_name(environment, asked, AttentionOptions(), name)
+    if checkpoint is not None:
+        from attncli.models.load import load_tokenizer
+
+        return load_tokenizer(checkpoint, note=environment.notes, variables=environment.variables)
+    return tokenizer_named(name or "word")
 
 
 app = command_app(tokens)
