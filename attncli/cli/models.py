@@ -71,7 +71,7 @@ def show(
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError("--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well")
-    text = None if estimate is None else request.one_text(environment, TextOptions(text=estimate)).text
+    text = None if estimate is None else _given(environment, estimate)
     found = _located(environment, model, ignore_config, weights=False)
     with Checkpoint.open(found.folder, found.tensors) as checkpoint:
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
@@ -104,16 +104,22 @@ def verify(
         raise UsageError(f"--backend is {backend!r}", expected="numpy or torch")
     if ids is not None and text is not None:
         raise UsageError("a text and --ids contradict each other", expected="one of them")
+    if text == target == "-":
+        raise UsageError("both texts are -, and standard input is one text", expected="- once")
     from attncli.analysis.verify_document import verify_document
+    from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.text import SAMPLE
+    from attncli.models.load import read_spec
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as compared
     from attncli.render.screens.verify import verify_rows, verify_screen
 
+    given = SAMPLE if text is None else _given(environment, text)
+    other = None if target is None else _given(environment, target)
     found = _located(environment, model, ignore_config, weights=True)
-    given = SAMPLE if text is None else text
+    read_spec(Checkpoint.described(found.folder), tuple(ignore_config or ()))
     told = given if ids is None else request.whole_numbers(ids, "--ids")
-    result = compared(found.folder, told, target=target, backend=backend, ignore=tuple(ignore_config or ()))
+    result = compared(found.folder, told, target=other, backend=backend, ignore=tuple(ignore_config or ()))
     document = verify_document(found, given if ids is None else "", result)
     answer.give(iter([document]), verify_screen, verify_rows, output, environment, how)
     if not result.passed:
@@ -123,13 +129,19 @@ def verify(
         )
 
 
+def _given(environment: Environment, text: str) -> str:
+    """A text of the command line, or what standard input holds for `-`."""
+    return request.one_text(environment, TextOptions(text=text)).text
+
+
 def _located(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> Resolved:
+    from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.fetch import Fetch, Parts
     from attncli.models.aliases import locate
-    from attncli.models.load import refuse_unknown
+    from attncli.models.load import read_spec
 
     parts = Parts.WHOLE if weights else Parts.HEADERS
-    fetch = Fetch(environment.notes, lambda folder: refuse_unknown(folder, tuple(ignore or ())), parts)
+    fetch = Fetch(environment.notes, lambda folder: read_spec(Checkpoint.described(folder), tuple(ignore or ())), parts)
     return locate(name, variables=environment.variables, fetch=fetch)
 
 

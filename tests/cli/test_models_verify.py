@@ -1,5 +1,7 @@
 """`attn models verify`: what it prints, and how it ends when a model differs from transformers."""
 
+from pathlib import Path
+
 import jsonschema
 import pytest
 from asking import ask
@@ -63,9 +65,27 @@ def test_agreement_and_plain_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (("minilm", "x", "--backend", "jax"), 2, "jax"),
         (("minlm",), 3, "minilm"),
         (("minilm", "x", "--target", "y"), 4, "one side"),
+        (("minilm", ""), 3, "no text"),
+        (("minilm", "-", "--target", "-"), 2, "standard input"),
     ],
 )
 def test_refusals(arguments: tuple[str, ...], code: int, says: str) -> None:
     found = ask("models", "verify", *arguments, HF_HUB_OFFLINE="1")
     assert (found.code, found.out) == (code, "")
     assert says in found.err
+
+
+def test_a_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(module, "verify", lambda folder, text, **named: (told.append(text), crafted(1e-11))[1])
+    assert ask("models", "verify", "minilm", "-", "--json", stdin=b"two words\n").json["text"] == "two words"
+    assert told == ["two words"]
+
+
+def test_a_family_that_transformers_runs_itself_has_nothing_to_compare(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    found = ask("models", "verify", str(tmp_path))
+    assert (found.code, found.out) == (4, "")
+    assert "'mamba' do not run natively" in found.err
+    assert "attn run runs it through transformers" in found.err
