@@ -50,3 +50,11 @@ def test_conventions_of_a_run() -> None:
     assert document["attention"]["mask_says"] == "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"
     assert document["attention"]["mask_says"] in " ".join(ask("run", "a b c", "--mask", "window:2").out.split())
     assert ask("run", "a b c", "--json").json["attention"]["mask_says"] == "every query sees every key"
+
+
+def test_a_wider_type_that_was_computed_in_is_said() -> None:
+    document = documents.run()
+    assert "float32" in header(document, View()).plain
+    assert "rounded" not in header(document, View()).plain
+    document["attention"]["compute_dtype"] = "float64"
+    assert "numpy · float64 · rounded to float32\n" in header(document, View()).plain

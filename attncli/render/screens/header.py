@@ -27,7 +27,7 @@ def header(document: Document, view: View) -> Lines:
         ("sizes", _sizes(model)),
         ("attention", _conventions(model, attention, view)),
         ("", [safe(spell(says, ascii=view.ascii), ascii=view.ascii)]),
-        ("computed", [f"{attention['backend']}", f"{attention['dtype']}"]),
+        ("computed", [attention["backend"], *_types(attention)]),
         ("words", _words(document)),
     ]
     text = title(document, view)
@@ -99,6 +99,11 @@ def _conventions(model: Document, attention: Document, view: View) -> list[str]:
     parts += [f"{name} {safe(str(attention[name]), ascii=view.ascii)}" for name in ("mask", "position")]
     parts += [f"hash attention {safe(attention['hashing'], ascii=view.ascii)}"] if "hashing" in attention else []
     return parts
+
+
+def _types(attention: Document) -> list[str]:
+    wide = attention.get("compute_dtype")
+    return [attention["dtype"]] if wide is None else [wide, f"rounded to {attention['dtype']}"]
 
 
 def counted(count: int, what: str) -> str:
