@@ -34,26 +34,26 @@ def tokens(
     def documents() -> Iterator[Mapping[str, Any]]:
         from attncli.analysis.document import tokens_document
 
-        tokenizer = _tokenizer(environment, model, text.tokenizer)
+        checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
+        tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")
         for found in request.texts(environment, text):
             listed = tokenizer.encode(found.text) if found.ids is None else tokenizer.ids_to_tokens(found.ids)
-            yield tokens_document(tokenizer.name, found.text, listed)
+            yield tokens_document(checkpoint or tokenizer.name, found.text, listed)
 
     from attncli.render.screens.tokens import tokens_rows, tokens_screen
 
     answer.give(documents(), tokens_screen, tokens_rows, output, environment, how, several=text.lines)
 
 
-def _tokenizer(environment: Environment, asked: ModelOptions, name: str | None) -> Tokenizer:
-    """The tokenizer alone: the one named, the checkpoint's, or `word`; reads no weights."""
+def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:
+    """The tokenizer alone: the checkpoint's, or the one named; reads no weights."""
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
-    checkpoint = request.model_name(environment, asked, AttentionOptions(), name)
     if checkpoint is not None:
         from attncli.models.load import load_tokenizer
 
         return load_tokenizer(checkpoint, note=environment.notes, variables=environment.variables)
-    return tokenizer_named(name or "word")
+    return tokenizer_named(name)
 
 
 app = command_app(tokens)

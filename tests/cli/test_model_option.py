@@ -79,6 +79,7 @@ def test_tokens_takes_a_model_or_a_tokenizer() -> None:
 def test_tokens_fetches_the_tokenizer_alone_and_says_so(hub: Hub, online: dict[str, str]) -> None:
     found = ask("tokens", TEXT, "--model", "owner/whole", "--json", **online)
     assert [token["text"] for token in found.json["tokens"]] == ["[CLS]", "it", "was", "too", "tired", "[SEP]"]
+    assert found.json["tokenizer"] == "owner/whole"
     assert found.err == f"fetching owner/whole from {hub.endpoint}\n"
     assert sorted(hub.asked) == ["config.json", "tokenizer.json"]
 
