@@ -115,6 +115,11 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
         np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None) for found, cut, at in zip(weights, common, places, strict=True)
     ]
     difference = common[1] - common[0]
+    if np.isnan(difference).all():
+        raise InputError(
+            f"layer {layer_a} head {head_a} and layer {layer_b} head {head_b} have no weights that are numbers on both sides",
+            expected="numbers that their type can hold",
+        )
     at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
     filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]
     rows = filled[0] & filled[1]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, empty_rows, header, shape_rows
+from attncli.analysis.document import Document, empty_rows, header, overflow, shape_rows
 from attncli.analysis.worked import softmax_steps
 from attncli.attention.spec import Attention, Rope
 from attncli.attention.trace import SQUARE
-from attncli.errors import UnsupportedError
+from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -22,13 +22,16 @@ def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, lay
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0. Raises UnsupportedError for hash attention.
+    own matrices. A query that sees nothing has weights 0 and output 0. Raises UnsupportedError for hash
+    attention, InputError for numbers that left the range of their type.
     """
     spec = model.spec.blocks[layer].attention
     if spec.hashing is not None:
         raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
+    if not np.isfinite(found["mixed"][0, query]).all():
+        raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
     steps = _steps(found, spec, _sink(model, spec, layer, head), query)
     document = header("attn.explain/1", model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one

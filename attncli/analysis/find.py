@@ -12,6 +12,7 @@ from attncli.analysis.document import Document, header, notes, overflow
 from attncli.analysis.stream import rows_for
 from attncli.analysis.words import Words
 from attncli.attention.attend import RowBlock
+from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -60,6 +61,7 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
     same from `end` to `start`. words: merge pieces first; then start and end are words.
+    Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other is left.
     """
     ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
     queries = sorted({*ends[0], *ends[1]})
@@ -76,8 +78,12 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
         forward, seen = _row(held, ends[0], words)
         back, seen_back = _row(held, ends[1], words)
         for head in range(forward.shape[0]) if sought.heads is None else sought.heads:
+            if np.isnan((forward[head], back[head])).any():
+                continue
             there = _place(forward[head], seen[head], sought.end)
             found.append({"layer": trace.layer, "head": head, **there, "reverse": _place(back[head], seen_back[head], sought.start)})
+    if not found:
+        raise InputError("no head has weights that are finite numbers", expected="numbers that their type can hold", hint="--dtype float64")
     found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
     document = header("attn.find/1", model, text, tokens, words)
     return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": warnings}

@@ -29,6 +29,11 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
         # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
         # own; in small ones a second BLAS thread waits for a busy core longer than it computes.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if not sys.warnoptions and not os.environ.get("ATTN_DEBUG"):
+            import warnings
+
+            # what libraries say about numbers that are too large is said by the documents themselves
+            warnings.simplefilter("ignore")
     from attncli.cli.output import Environment, guarded
 
     ended = guarded(asked, environment or Environment.of_process())

@@ -80,7 +80,7 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
             what = f"{piece!r} is no token id" if piece else "--ids holds no token ids"
-            raise InputError(what, where="--ids", expected="whole numbers from 0 up", hint='--ids "1 5 7"')
+            raise InputError(what, where="--ids", expected=f"whole numbers from 0 to {LARGEST_ID:,}", hint='--ids "1 5 7"')
         found.append(int(piece))
     return tuple(found)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 
 MORE = 4
 """Digits beyond the asked precision that are tried."""
+
+
+DIGITS = 400
+"""Enough for the largest float, which has 309 before the point."""
 
 
 def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int) -> int:
@@ -26,5 +30,7 @@ def adding_digits(sums: Iterable[tuple[Sequence[float], float]], precision: int)
 def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -> bool:
     """Whether terms printed with `digits` add up to the total printed with `precision`."""
     last = Decimal(1).scaleb(-precision)
-    found = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0)).quantize(last, ROUND_HALF_EVEN)
+    with localcontext() as exact:
+        exact.prec = DIGITS
+        found = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0)).quantize(last, ROUND_HALF_EVEN)
     return found == Decimal(f"{total:.{precision}f}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,17 @@ def test_a_file_that_may_be_written_and_not_read_takes_the_answer(tmp_path: Path
     (tmp_path / "a.json").write_text("")
     monkeypatch.setattr(os, "access", lambda path, mode, **named: mode != os.R_OK)
     assert ask("run", "x", "--json", "--output", str(tmp_path / "a.json")).code == 0
+
+
+@pytest.mark.parametrize("command", [("find", "a b", "--from", "a", "--to", "b"), ("explain", "a b"), ("compare", "a b", "a c")])
+def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_without_them(command: tuple[str, ...]) -> None:
+    answer = ask(*command, "--scale", "1e39")
+    assert (answer.code, answer.out) == (3, "")
+    assert "numbers" in answer.err
+    assert ask(*command, "--scale", "1e39", "--dtype", "float64").code == 0
+
+
+def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
+    program = "import sys, warnings; from attncli.cli import main; code = main(['tokens', 'a']); warnings.warn('x'); sys.exit(code)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
