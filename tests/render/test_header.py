@@ -57,4 +57,4 @@ def test_a_wider_type_that_was_computed_in_is_said() -> None:
     assert "float32" in header(document, View()).plain
     assert "rounded" not in header(document, View()).plain
     document["attention"]["compute_dtype"] = "float64"
-    assert "numpy · float64 · rounded to float32\n" in header(document, View()).plain
+    assert "numpy · float64 · rounded to float32" in header(document, View()).plain
