@@ -10,6 +10,8 @@ from typing import Any
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ACTIVE = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and paragraph separators."""
+_WORDS = {"True": "true", "False": "false", "nan": "", "inf": "", "-inf": ""}
+"""How values that are no text are written in a plain field, by Python's words for them."""
 _PLAIN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 PIECE = 2**20
@@ -145,17 +147,15 @@ def plain(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _field(value: object) -> str:
-    from attncli.render.safe import safe
-
     if value is None:
         return ""
-    if not isinstance(value, str) and str(value) in ("True", "False"):
-        return str(value).lower()
     text = repr(float(value)) if isinstance(value, float) else str(value)
-    if not isinstance(value, str) and text in ("nan", "inf", "-inf"):
-        return ""
+    if not isinstance(value, str):
+        text = _WORDS.get(text, text)
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
+    from attncli.render.safe import safe
+
     controls = {chr(code): f"\\u{{{code:x}}}" for code in (*range(0x20), 0x7F)} | _PLAIN
     return safe("".join(controls.get(char, char) for char in text))
 
