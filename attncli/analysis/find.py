@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.document import Document, header, notes, overflow
-from attncli.analysis.stream import rows_for
 from attncli.analysis.words import Words
 from attncli.attention.attend import RowBlock
 from attncli.errors import InputError
 from attncli.inputs.token import Token
+from attncli.models.long import rows_for
 from attncli.models.model import Model
 
 

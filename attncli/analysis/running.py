@@ -57,10 +57,6 @@ class Cost:
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
 
 
-LONG = 2048
-"""Tokens above which a screen shows pooled maps in place of tables, and attention runs by blocks of query rows."""
-
-
 def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
     """The cost of running `count` tokens; see `cost_of`."""
     return cost_of(model.spec, count, wanted, dtype=model.backend.dtype, computed=model.computing(count).dtype, saved=saved, rows=rows)

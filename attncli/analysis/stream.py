@@ -17,10 +17,8 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.attention.attend import Rule, row_blocks
 from attncli.attention.reach import span
 from attncli.attention.room import Room
-from attncli.attention.spec import Spec
+from attncli.models.long import BLOCK
 
-BLOCK = 1 << 22
-"""Weights in one block, 16 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
 STAGES = ("weights", "entropy")
 """What consumers need of each block."""
 FEWEST = 16
@@ -82,12 +80,6 @@ def rows_of_block(rule: Rule, queries: int, keys: int, heads: int = 1) -> int:
     fit = max(BLOCK // max(heads * keys, 1), FEWEST)
     narrow = (high - low) * 4 < keys
     return max(min(max(high - low, 4 * FEWEST) if narrow else fit, queries), 1)
-
-
-def rows_for(spec: Spec, count: int) -> int:
-    """How many query rows a model should compute at a time on `count` tokens, all heads of a layer together."""
-    heads = max(block.attention.heads for block in spec.blocks)
-    return max(min(BLOCK // max(heads * count, 1), count), 1)
 
 
 def _pairs(rule: Rule, first: int, stop: int, keys: int) -> int:

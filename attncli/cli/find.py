@@ -77,8 +77,8 @@ def _document(
 ) -> Mapping[str, Any]:
     from attncli.analysis.find import Sought, find_document
     from attncli.analysis.running import Wanted
-    from attncli.analysis.stream import rows_for
     from attncli.analysis.words import merged_words
+    from attncli.models.long import rows_for
 
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None

@@ -156,10 +156,10 @@ def _document(
     repeats: Scores | None,
 ) -> Mapping[str, Any]:
     from attncli.analysis.heads import heads_document
-    from attncli.analysis.running import LONG, Wanted, cost
-    from attncli.analysis.stream import rows_for
+    from attncli.analysis.running import Wanted, cost
     from attncli.cli.effort import resources
     from attncli.cli.progress import progress
+    from attncli.models.long import LONG, rows_for
     from attncli.render.records import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)

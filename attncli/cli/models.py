@@ -148,12 +148,12 @@ def _located(environment: Environment, name: str, ignore: list[str] | None, *, w
 def _estimated(
     found: Resolved, checkpoint: Checkpoint, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
 ) -> Estimate:
-    from attncli.analysis.running import LONG, Wanted, cost_of
-    from attncli.analysis.stream import rows_for
+    from attncli.analysis.running import Wanted, cost_of
     from attncli.arrays.backend import DTYPES
     from attncli.errors import InputError, UsageError
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
+    from attncli.models.long import LONG, rows_for
 
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))

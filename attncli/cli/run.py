@@ -159,8 +159,8 @@ def _plan(
 ) -> tuple[Wanted, int | None, bool]:
     """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is short;
     and whether matrices are for the answer, not for a picture alone."""
-    from attncli.analysis.running import LONG, Wanted
-    from attncli.analysis.stream import rows_for
+    from attncli.analysis.running import Wanted
+    from attncli.models.long import LONG, rows_for
 
     layers, heads = _chosen(model, which)
     named = tokens

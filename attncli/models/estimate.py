@@ -22,6 +22,8 @@ COMPUTES = 2.0e10
 """Multiply-adds a second: two processor cores in float32."""
 STREAMS = 1.0e10
 """Bytes of weights a second that two cores multiply with when the tokens are few."""
+SOFTMAXES = 1.0e8
+"""Scores a second that are scaled, masked and turned into weights."""
 WIDENS = 8.0e8
 """Weights a second that become float64 and are multiplied with in place of float32."""
 WIDE_UP_TO = 0.5
@@ -33,8 +35,8 @@ WORKING = 3
 MATRICES = frozenset(("q", "k", "v", "o", "up", "gate", "down", "router"))
 """The roles that every token is multiplied with."""
 RULE = (
-    "reading at 1 GB/s or computing at 2e10 multiply-adds (half as many in float64) and 10 GB of weights a second, "
-    "whichever is slower, and 0.3 s to start"
+    "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of weights "
+    "a second, whichever is slower, and 0.3 s to start"
 )
 
 
@@ -125,21 +127,25 @@ def estimate(
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix products."""
+    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix products;
+    scores: pairs of query and key, of all heads."""
 
     weights: int
     products: int
+    scores: int
 
 
 def _work(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
     numbers = [_numbers(spec, block) for block in blocks]
     products = sum(tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True))
-    return Work(sum(total for total, _ in numbers), products)
+    heads = sum(block.attention.heads + (block.cross.heads if block.cross is not None else 0) for block in blocks)
+    return Work(sum(total for total, _ in numbers), products, heads * tokens * tokens)
 
 
 def _seconds(work: Work, dtype: str) -> float:
     """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision stream faster."""
-    return work.products / COMPUTES * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
+    each = work.products / COMPUTES + work.scores / SOFTMAXES
+    return each * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS
 
 
 def _numbers(spec: Spec, block: Block) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.models import run
 from attncli.models.batch import run_batch
 from attncli.models.estimate import compute_dtype
+from attncli.models.long import LONG, rows_for
 from attncli.models.rounding import rounded, seeing_rounded
 from attncli.models.run import Store
 from attncli.models.shifted import Shifted
@@ -162,7 +163,9 @@ class Model:
             raise UnsupportedError(
                 f"a {self.spec.family} model has no cross-attention", expected="an encoder-decoder, such as t5, bart or marian"
             )
-        (last,) = self.trace(source, layers=[len(self.spec.blocks) - 1], keep=())
+        tokens = self.encode(source) if isinstance(source, str) else list(source)
+        rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
+        (last,) = self.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
         memory = self.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
