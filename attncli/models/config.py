@@ -6,7 +6,6 @@ Spec; what it declares but does not implement must have its usual value (`settle
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +16,9 @@ Choice = TypeVar("Choice", bound=str)
 
 LARGEST = 2**24
 """No size in a config may exceed this: far above any model, far below what exhausts a machine."""
+
+LARGEST_NUMBER, SMALLEST_NUMBER = 1e15, 1e-30
+"""No number in a config is further from 0 than the first, or nearer to it than the second where it must be positive."""
 
 MOST_LAYERS = 10_000
 
@@ -93,13 +95,14 @@ class Config:
         return None if self.get(*keys) is None else self.whole(*keys, least=least)
 
     def number(self, *keys: str, default: float | None = None, positive: bool = True) -> float:
-        """A finite number."""
+        """A number of at most 10¹⁵ in magnitude; at least 10⁻³⁰ where it must be positive."""
         found = self.get(*keys)
         found = default if found is None else found
         if found is None:
             raise self._missing(keys)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not is_finite(found) or (positive and found <= 0):
-            raise self._wrong(keys, found, "a positive number" if positive else "a finite number")
+        least = SMALLEST_NUMBER if positive else -LARGEST_NUMBER
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= LARGEST_NUMBER:
+            raise self._wrong(keys, found, f"a number from {least:g} to {LARGEST_NUMBER:g}")
         return float(found)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -199,11 +202,6 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
     if len(unknown) > MOST_TOLD:
         told.append(f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part")
     return tuple(told)
-
-
-def is_finite(number: float) -> bool:
-    """Whether a number of JSON is one that a float can hold: whole numbers may have any length there."""
-    return abs(number) <= sys.float_info.max
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attncli.attention.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
 from attncli.errors import InputError, UnsupportedError
-from attncli.models.config import Config, is_finite
+from attncli.models.config import LARGEST_NUMBER, SMALLEST_NUMBER, Config
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
 
@@ -59,6 +59,8 @@ def _scaling(inside: Config, config: Config, longest: int, dims: int) -> RopeSca
             found: RopeScaling = None
         case "linear":
             found = Linear(inside.number("factor"))
+        case "dynamic" if dims == 2:
+            raise InputError("rope scaling 'dynamic' of one pair of entries", where=inside.where, expected="at least two pairs")
         case "dynamic":
             found = Dynamic(inside.number("factor"), longest)
         case "llama3":
@@ -114,7 +116,7 @@ def _longrope(inside: Config, config: Config, longest: int, dims: int) -> LongRo
     lists = []
     for key in ("short_factor", "long_factor"):
         found = inside.many(key, kind=(int, float), count=dims // 2)
-        if found is None or not all(is_finite(item) and item > 0 for item in found):
+        if found is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in found):
             raise InputError(f"rope scaling 'longrope' has no usable {key}", where=inside.where, expected=f"{dims // 2} positive numbers")
         lists.append(tuple(float(item) for item in found))
     return LongRope(lists[0], lists[1], original, magnitude)
