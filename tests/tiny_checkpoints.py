@@ -193,6 +193,11 @@ CASES: dict[str, Case] = {
         {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "multi_query": False,
          "parallel_attn": False, **_rope("default")},
     ),
+    "falcon alibi": Case(
+        "falcon",
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "multi_query": False,
+         "parallel_attn": False, "bias": True, "alibi": True},
+    ),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
     "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),

@@ -105,7 +105,7 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     values = np.asarray(
         model.backend.numpy(added(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))), np.float64
     )
-    slope = float(alibi_slopes(spec.heads)[head]) if isinstance(spec.position, Alibi) else None
+    slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
 
 

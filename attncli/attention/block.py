@@ -14,7 +14,7 @@ from attncli.attention.attend import EVERY_STAGE, RowBlock, Rule, attend, row_bl
 from attncli.attention.feed_forward import feed_forward, linear
 from attncli.attention.hashing import bind
 from attncli.attention.mask import check_size
-from attncli.attention.position import alibi, alibi_slopes, rotate, rotation, t5_bucket
+from attncli.attention.position import alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.attention.reformer import hash_attention
 from attncli.attention.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
 from attncli.attention.trace import SQUARE, LayerTrace
@@ -180,8 +180,10 @@ def project(
 def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> Callable[[Array, Array], Array] | None:
     """The bias that the position encoding adds to the scores: a function of (i, j), or None."""
     match spec.position:
-        case Alibi(symmetric):
-            return partial(alibi, backend.array(alibi_slopes(spec.heads)), symmetric=symmetric)
+        case Alibi(factor=factor, coarse=True):
+            return partial(coarse_alibi, backend, alibi_slopes(spec.heads), factor)
+        case Alibi(symmetric, factor):
+            return partial(alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric=symmetric)
         case RelativeBuckets():
             table = weights(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)

@@ -115,6 +115,18 @@ def alibi(slopes: Array, i: Array, j: Array, *, symmetric: bool) -> Array:
     return -slopes[:, None, None] * distance
 
 
+def coarse_alibi(backend: Backend, slopes: Floats, factor: float, i: Array, j: Array) -> Array:
+    """ALiBi's bias with slopes, positions and their products rounded to bfloat16, times `factor`: [head, rows, columns].
+
+    i: [..., rows, 1]. j: [1, columns]. It is m·j − m·i; models add the first term alone, which gives the same weights.
+    """
+    from ml_dtypes import bfloat16
+
+    steep = slopes.astype(bfloat16)[:, None, None]
+    at_i, at_j = ((steep * backend.numpy(positions).astype(bfloat16)).astype(np.float64) for positions in (i, j))
+    return backend.array(factor * (at_j - at_i))
+
+
 def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.ndarray[Any, Any]:
     """The bucket of each j − i, integers in [0, buckets), same shape.
 

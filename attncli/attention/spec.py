@@ -85,9 +85,15 @@ class Rope:
 
 @dataclass(frozen=True)
 class Alibi:
-    """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`."""
+    """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`.
+
+    factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether positions, slopes and their
+    products are rounded to bfloat16, as Falcon has them whatever it computes in.
+    """
 
     symmetric: bool = False
+    factor: float = 1.0
+    coarse: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from attncli.errors import InputError, UnsupportedError, first_sentence
+from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
+from attncli.inputs.opening import read_regular
+from attncli.inputs.positioned import LARGEST_FILE
+from attncli.inputs.shards import find_tensors
 
 Floats = np.ndarray[Any, Any]
 
@@ -48,18 +51,23 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
     transformers.logging.disable_progress_bar()
     wide = dtype == "float64"
     try:
-        model = transformers.AutoModel.from_pretrained(
-            folder,
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        # of an encoder-decoder's family, what a file with the encoder alone needs; for others the same class
+        encoder = target is None and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
+        model = kinds[type(config)].from_pretrained(
+            None,
+            config=config,
+            state_dict=_stored(folder),
             attn_implementation="eager",
             experts_implementation="eager",
             dtype=getattr(torch, dtype),
-            local_files_only=True,
-            trust_remote_code=False,
-        ).eval()
-    except MemoryError:
+        )
+    except (AttnError, MemoryError):
         raise
     except Exception as error:  # safetensors and torch raise errors of their own
         raise InputError(f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)) from error
+    _alibi_once(torch, model.eval())
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
@@ -71,8 +79,31 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
     return (Side(_arrays(out.hidden_states), _arrays(out.attentions)),)
 
 
+def _stored(folder: Path) -> dict[str, Any]:
+    """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the process."""
+    library: Any = import_module("safetensors.torch")
+    found: dict[str, Any] = {}
+    for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):
+        found |= library.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
+    return found
+
+
 def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
     return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
+
+
+def _alibi_once(torch: Any, model: Any) -> None:
+    """Falcon's eager attention adds ALiBi to scores whose mask holds it already, its other attentions do not: count it once."""
+
+    def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
+        if alibi is not None and mask is not None and bool(((mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)).any()):
+            kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
+        return args, kwargs
+
+    for module in model.modules():
+        if hasattr(module, "inv_norm_factor"):
+            module.register_forward_pre_hook(leave_out, with_kwargs=True)
 
 
 @contextmanager

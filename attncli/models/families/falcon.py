@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Place, Spec
+from attncli.attention.spec import Alibi, Attention, Block, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.family import Family, Grouped, Names
 from attncli.models.rotary import rope
@@ -24,10 +24,7 @@ NAMES = Names(
     ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
 )
 
-FIXED = {
-    "alibi": Fixed(False, "this family rounds ALiBi to bfloat16, whatever the run computes in"),
-    "apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm"),
-}
+FIXED = {"apply_residual_connection_post_layernorm": Fixed(False, "the residual would start after the norm")}
 
 
 def spec(config: Config) -> Spec:
@@ -45,13 +42,17 @@ def spec(config: Config) -> Spec:
     two = config.whole("num_ln_in_parallel_attn", default=2 if new else 1) == 2 and new
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm} if two or not parallel else {"attn.in": norm}
     linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
+    # scaled together with the scores, and coarse whatever the run computes in
+    alibi = Alibi(factor=dim**-0.5, coarse=True)
+    position = alibi if config.flag("alibi", default=False) else rope(config, dim)
     block = Block(
-        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=rope(config, dim)),
+        Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
         Mlp(config.whole("ffn_hidden_size", default=4 * width), config.choice("activation", among=ACTIVATIONS, default="gelu")),
         norms,
         parallel=parallel,
     )
-    config.whole("max_position_embeddings", default=2048)
+    for rotary in ("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"):
+        config.get(rotary)  # stand in every file, ALiBi or not
     return Spec(
         family="falcon",
         d_model=width,
