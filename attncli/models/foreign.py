@@ -30,6 +30,10 @@ from attncli.models.building import build, told
 from attncli.models.model import Identity, Model
 
 ENGINE = "attn_stages"
+
+HARMLESS = ("s_aux", "position_ids", "cache_position")
+"""The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
+
 PROBE = 7
 """Tokens of the run that finds out heads, scales and masks."""
 
@@ -178,9 +182,13 @@ def load_foreign(checkpoint: Checkpoint, family: str, name: str, tokenizer: Toke
         return attend(backend, call.q, call.k, call.v, rule, keep=()).mixed
 
     probe = [Token(index, "", index, None, None) for index in range(min(PROBE, int(sizes.shape[0])))]
-    _forward(theirs, family, probe, note, backend)
+    layers = len(_forward(theirs, family, probe, note, backend)) - 1
     if not calls:
         raise UnsupportedError(f"the attention of {family!r} does not go through transformers' interface", where=str(folder))
+    if len(calls) != layers:
+        raise UnsupportedError(
+            f"{family!r} calls transformers' attention {len(calls)} times in {layers} layers", where=str(folder), expected="once a layer"
+        )
     spec = Spec(family, int(sizes.shape[1]), int(sizes.shape[0]), tuple(Block(_attention(call, backend)) for call in calls))
     return ForeignModel(
         spec,
@@ -243,9 +251,12 @@ def _outside(
 ) -> tuple[Array, None]:
     """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
     answer, calls = _answering.get()
-    bias = None
+    bias, torch = None, import_module("torch")
+    others = [name for name, value in told.items() if torch.is_tensor(value) and name not in HARMLESS]
+    if others:
+        raise UnsupportedError(f"this model's attention makes use of {others[0]!r}, which attn does not know")
     if attention_mask is not None:
-        lowest = import_module("torch").finfo(attention_mask.dtype).min
+        lowest = torch.finfo(attention_mask.dtype).min
         whole = attention_mask[0, :, :, : key.shape[-2]]
         bias = whole.masked_fill(whole <= lowest / 2, -float("inf"))  # the library hides with the lowest number there is
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)

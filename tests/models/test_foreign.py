@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tiny_checkpoints import CASES, LLAMA, PLAIN, Case, make
 
 import attncli
@@ -18,7 +19,7 @@ from attncli.attention.mask import Causal, Everywhere, Window
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models import load
-from attncli.models.foreign import ForeignModel, load_foreign
+from attncli.models.foreign import Call, ForeignModel, _in_place_of_attention, _outside, load_foreign
 from attncli.models.reference import reference
 from attncli.models.shifted import IdsOnly
 
@@ -112,6 +113,8 @@ def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
     ("case", "told"),
     [
         (Case("mamba", {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 1}), "does not go through transformers' interface"),
+        (Case("diffllama", PLAIN), "6 times in 3 layers"),
+        (Case("recurrent_gemma", {**PLAIN, "lru_width": 36, "attention_window_size": 5}), "1 times in 3 layers"),
         (Case("pegasus", {"vocab_size": 61, "d_model": 30, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 3,
                           "decoder_attention_heads": 3, "encoder_ffn_dim": 7, "decoder_ffn_dim": 7}), "an encoder and a decoder"),
     ],
@@ -119,6 +122,17 @@ def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
 def test_what_the_engine_cannot_run(case: Case, told: str, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=told):
         attncli.load(make(case, tmp_path))
+
+
+def test_attention_with_something_of_its_own_is_refused() -> None:
+    def answer(layer: int, call: Call) -> torch.Tensor:
+        return call.q
+
+    one = torch.ones((1, 2, 3, 4))
+    with _in_place_of_attention(answer):
+        assert _outside(None, one, one, one, None, position_ids=one, sliding_window=5)[0].shape == (1, 3, 2, 4)
+        with pytest.raises(UnsupportedError, match="'position_bias'"):
+            _outside(None, one, one, one, None, position_bias=one)
 
 
 def test_weights_of_another_family_are_not_filled_up(folder_of: Callable, tmp_path: Path) -> None:
