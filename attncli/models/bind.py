@@ -22,7 +22,7 @@ SPELLINGS = {".weight": (".weight", ".gamma"), ".bias": (".bias", ".beta"), "": 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """How weights may be stored."""
 
-NEVER_NEEDED = ("*inv_freq", "*position_ids", "*num_batches_tracked")
+NEVER_NEEDED = ("*inv_freq", "*position_ids", "*token_type_ids", "*num_batches_tracked")
 
 
 class Stored(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attncli.attention.mask import Causal, Mask, Window
+from attncli.errors import InputError
 from attncli.models.config import Config
 
 LOCAL = "sliding_attention"
@@ -23,6 +24,13 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
         if kind not in (LOCAL, GLOBAL):
             raise config.refuse("layer_types", f"{GLOBAL} and {LOCAL}, found {kind!r}")
     return told
+
+
+def masked(config: Config, kind: str, window: int | None) -> Mask:
+    """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
+    if kind == LOCAL and window is None:
+        raise InputError("config.json has layers with a window and does not say how wide", where=config.where, expected="sliding_window")
+    return causal(window if kind == LOCAL else None)
 
 
 def causal(window: int | None) -> Mask:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from attncli.attention.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
 from attncli.errors import InputError, UnsupportedError
 from attncli.models.config import LARGEST_NUMBER, SMALLEST_NUMBER, Config
+from attncli.models.layer_types import GLOBAL, LOCAL
 
 TYPES = "default, linear, dynamic, llama3, yarn, longrope"
 
@@ -26,64 +27,87 @@ def rope(
 ) -> Rope:
     """The rotary embedding that a config describes.
 
-    kind: the layer type whose parameters are wanted, where `rope_parameters` has one set per type.
+    kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one set per type then.
     theta, partial: how the config spells base and rotated share outside `rope_parameters`.
     scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not known.
     """
-    longest = config.whole("max_position_embeddings", "n_positions", default=2048)
+    config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
     share = config.number(*partial, default=default_partial)
-    parameters = config.under("rope_parameters")
-    by_type = False
-    if parameters is not None and kind is not None and kind in parameters.values:
-        parameters, by_type = parameters.under(kind), True
-    old = config.under("rope_scaling")
-    # where a config has both, transformers takes the old spelling
-    inside = old if old is not None and old.values and scaled and not by_type else parameters
-    base = outside_theta if inside is None else inside.number("rope_theta", default=outside_theta)
-    share = share if inside is None else inside.number("partial_rotary_factor", default=share)
-    dims = int(head_dim * share)
+    inside = _shared(config) if kind is None else _of_kind(config, kind, scaled=scaled)
+    base = inside.number("rope_theta", default=outside_theta)
+    dims = int(head_dim * inside.number("partial_rotary_factor", default=share))
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
             f"rotary embedding of {dims} of {head_dim} entries with base {base:g}",
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
         )
-    return Rope(dims, base, pairing, None if inside is None else _scaling(inside, config, longest, dims))
+    told = inside.get("rope_type", "type") or "default"
+    scaling = None if told == "default" else _scaling(told, inside, config, dims, by_kind=kind is not None)
+    unread = [key for key in inside.values if key not in inside.read and key not in ("finetuned", "original_max_position_embeddings")]
+    if unread:
+        raise UnsupportedError(f"the rotary embedding of type {told!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES)
+    return Rope(dims, base, pairing, scaling)
 
 
-def _scaling(inside: Config, config: Config, longest: int, dims: int) -> RopeScaling:
-    kind = inside.get("rope_type", "type") or "default"
+def _shared(config: Config) -> Config:
+    """What holds for every layer. Where a config has both spellings, transformers takes the old one."""
+    old, new = config.under("rope_scaling"), config.under("rope_parameters")
+    found = old if old is not None and old.values else new
+    return Config({}, config.where) if found is None else found
+
+
+def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
+    """What holds for one type of layers; transformers adds the old spelling to the new one."""
+    old, new = config.under("rope_scaling"), config.under("rope_parameters")
+    told: dict[str, Any] = {"rope_type": "default"}
+    if new is not None:
+        flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
+        if flat:
+            raise UnsupportedError(f"rope_parameters has a key {flat[0]!r}", where=new.where, expected=f"{GLOBAL} and {LOCAL}")
+        own = new.under(kind)
+        told.update({} if own is None else own.values)
+    if old is not None and scaled:
+        told.update(old.values)
+    return Config(told, config.where)
+
+
+def _scaling(kind: str, inside: Config, config: Config, dims: int, *, by_kind: bool) -> RopeScaling:
+    longest = config.whole("max_position_embeddings", "n_positions")
     match kind:
-        case "default":
-            found: RopeScaling = None
         case "linear":
-            found = Linear(inside.number("factor"))
+            return Linear(inside.number("factor"))
         case "dynamic" if dims == 2:
             raise InputError("rope scaling 'dynamic' of one pair of entries", where=inside.where, expected="at least two pairs")
         case "dynamic":
-            found = Dynamic(inside.number("factor"), longest)
+            return Dynamic(inside.number("factor"), longest)
         case "llama3":
-            found = Llama3(
-                inside.number("factor"),
-                inside.number("low_freq_factor"),
-                inside.number("high_freq_factor"),
-                inside.whole("original_max_position_embeddings", default=longest),
-            )
+            return _llama3(inside, _original(inside, config, longest, by_kind=by_kind))
         case "yarn":
-            found = _yarn(inside, longest)
+            return _yarn(inside, longest, _original(inside, config, longest, by_kind=by_kind))
         case "longrope" | "su":
-            found = _longrope(inside, config, longest, dims)
+            return _longrope(inside, longest, _original(inside, config, longest, by_kind=by_kind), dims)
         case _:
             raise UnsupportedError(f"the rotary embedding has the scaling {kind!r}", where=inside.where, expected=TYPES)
-    unread = [key for key in inside.values if key not in inside.read and key not in ("finetuned", "original_max_position_embeddings")]
-    if unread:
-        raise UnsupportedError(f"the rotary embedding of type {kind!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES)
-    return found
 
 
-def _yarn(inside: Config, longest: int) -> Yarn:
-    original = inside.whole("original_max_position_embeddings", default=longest)
+def _original(inside: Config, config: Config, longest: int, *, by_kind: bool) -> int:
+    """How many positions training had before the scaling. A number outside of what is said of the scaling counts first."""
+    outside = None if by_kind else config.optional("original_max_position_embeddings", least=2)
+    return inside.whole("original_max_position_embeddings", default=longest, least=2) if outside is None else outside
+
+
+def _llama3(inside: Config, original: int) -> Llama3:
+    low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
+    if high <= low:
+        raise InputError(
+            f"low_freq_factor is {low:g} and high_freq_factor {high:g}", where=inside.where, expected="the high one above the low one"
+        )
+    return Llama3(inside.number("factor"), low, high, original)
+
+
+def _yarn(inside: Config, longest: int, original: int) -> Yarn:
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims, some = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
@@ -105,10 +129,7 @@ def _log_factor(factor: float, share: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
 
 
-def _longrope(inside: Config, config: Config, longest: int, dims: int) -> LongRope:
-    original = config.get("original_max_position_embeddings") or inside.get("original_max_position_embeddings") or longest
-    if not isinstance(original, int) or original < 2:
-        raise InputError(f"original_max_position_embeddings is {original!r}", where=config.where, expected="a whole number from 2")
+def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRope:
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     if magnitude is None:

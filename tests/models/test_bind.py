@@ -112,6 +112,21 @@ def test_task_heads_and_buffers_are_ignored(changed: Callable, folder_of: Callab
     assert same(changed("mistral", more), folder_of("mistral"))
 
 
+@pytest.mark.parametrize(
+    ("name", "added"),
+    [
+        ("bert", ["embeddings.position_ids", "embeddings.token_type_ids", "qa_outputs.weight"]),
+        ("bart", ["model.encoder.version", "model.decoder.version", "qa_outputs.weight", "classification_head.dense.weight"]),
+        ("t5", ["qa_outputs.weight", "classification_head.dense.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]),
+    ],
+)
+def test_what_a_family_s_files_hold_besides(name: str, added: list[str], changed: Callable, folder_of: Callable) -> None:
+    def more(tensors: Tensors) -> Tensors:
+        return {**{one: tensors.get("shared.weight", np.ones((1, 29), np.int64)).copy() for one in added}, **tensors}
+
+    assert same(changed(name, more), folder_of(name))
+
+
 @pytest.mark.parametrize(("name", "prefix"), [("bert", "bert."), ("gpt2", "transformer."), ("mistral", "model."), ("bart", "model.")])
 def test_the_prefix_of_another_class_changes_nothing(name: str, prefix: str, changed: Callable, folder_of: Callable) -> None:
     def prefixed(tensors: Tensors) -> Tensors:

@@ -57,13 +57,12 @@ def test_every_family_is_found_by_its_model_type() -> None:
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type", "relative positions"),
         ("bert", {"is_decoder": True}, "is_decoder", "earlier tokens"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention", "cross-attention"),
-        ("falcon", {"alibi": True}, "alibi", "bfloat16"),
         ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm", "residual"),
-        ("opt", {"enable_bias": False}, "enable_bias", "no bias"),
+        ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "no weights"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention", "later ones"),
-        ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings", "token tables"),
         ("bart", {"normalize_before": True}, "normalize_before", "before each part"),
         ("qwen3_moe", {"mlp_only_layers": [1]}, "mlp_only_layers", "experts in every layer"),
+        ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         ("gemma2", {"layer_types": ["full_attention", "chunked_attention", "full_attention"]}, "layer_types", "chunked_attention"),
         ("gpt_neo", {"attention_types": [["global", 2]]}, "attention_types", "pattern"),
     ],
@@ -130,6 +129,8 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
         {"rope_scaling": [1, 2]},
         {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
         {"rope_scaling": {"rope_type": "longrope", "short_factor": [10**400] * 5, "long_factor": [1.0] * 5}},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "max_position_embeddings": None},
+        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0}},
         {"partial_rotary_factor": 0.3},
         {"tie_word_embeddings": "yes"},
     ],
@@ -139,6 +140,31 @@ def test_absurd_values_are_refused(values: dict[str, Any]) -> None:
         spec_of("llama", **{**LLAMA, **values})
     assert isinstance(error.value, InputError | UnsupportedError)
     assert error.value.expected
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        ("mixtral", {"num_experts_per_tok": 6}, "num_experts_per_tok to 6"),
+        ("qwen3_moe", {"num_experts_per_tok": 6}, "num_experts_per_tok to 6"),
+        ("qwen2", {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "use_sliding_window": False}, "how wide"),
+        ("smollm3", {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "how wide"),
+        ("gemma3_text", {"rope_parameters": {"rope_type": "default", "rope_theta": 97.0}}, "key 'rope_type'"),
+        ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "key 'factor'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(name: str, values: dict[str, Any], told: str) -> None:
+    case = CASES[name]
+    with pytest.raises((InputError, UnsupportedError), match=told):
+        spec_of(case.model_type, **{**case.config, **values})
+
+
+def test_a_key_that_the_family_does_not_have_is_told() -> None:
+    found = family("stablelm")
+    assert found is not None
+    config = Config({"model_type": "stablelm", **CASES["stablelm"].config, "rope_pct": 0.5}, WHERE)
+    assert found.spec(config) == spec_of("stablelm", **CASES["stablelm"].config)
+    assert "'rope_pct'" in settle(config, found.fixed)[0]
 
 
 def test_a_model_whose_heads_do_not_divide_its_width() -> None:

@@ -23,12 +23,15 @@ ENCODER = Names(
         "mlp.sum": "final_layer_norm",
     },
     outside={
-        "tokens": "shared|encoder.embed_tokens",
+        "tokens": "encoder.embed_tokens|shared|decoder.embed_tokens",
         "positions": "encoder.embed_positions",
         "embed.norm": "encoder.layernorm_embedding",
     },
     prefixes=("model.",),
-    ignored=("final_logits_bias", "lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "classification_head.*"),
+    ignored=(
+        *("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "encoder.version", "decoder.version"),
+        *("final_logits_bias", "lm_head.weight", "classification_head.*", "qa_outputs.*"),
+    ),
 )
 
 DECODER = replace(
@@ -41,7 +44,7 @@ DECODER = replace(
             "cross.sum": "encoder_attn_layer_norm",
         },
         outside={
-            "tokens": "shared|decoder.embed_tokens",
+            "tokens": "decoder.embed_tokens|shared|encoder.embed_tokens",
             "positions": "decoder.embed_positions",
             "embed.norm": "decoder.layernorm_embedding",
         },

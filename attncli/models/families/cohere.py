@@ -16,7 +16,7 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     block = llama.block(
         config,
-        position=rope(config, llama.head_dim(config), pairing="adjacent"),
+        position=rope(config, llama.head_dim(config), default_theta=500000.0, pairing="adjacent"),
         qk_norm=QkNorm(norm, over="own") if config.flag("use_qk_norm", default=False) else None,
         norms={"attn.in": norm},
         parallel=True,

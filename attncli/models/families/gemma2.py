@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Norm, Place, Spec
+from attncli.attention.spec import Mlp, Norm, Place, Spec
 from attncli.models.config import Config
 from attncli.models.families import gemma, llama
 from attncli.models.family import Family
-from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.layer_types import layer_types, masked
 from attncli.models.rotary import rope
+from attncli.models.words import ACTIVATIONS
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
 
@@ -24,7 +25,7 @@ def spec(config: Config) -> Spec:
     """The Spec of a Gemma 2."""
     dim = llama.head_dim(config, gemma.HEAD_DIM)
     norm = llama.rms(config, unit_offset=True)
-    position, mlp = rope(config, dim), gemma.mlp(config)
+    position, gated = rope(config, dim), mlp(config)
     window = config.whole("sliding_window", default=4096)
     cap = config.cap("attn_logit_softcapping", 50.0)
     blocks = [
@@ -32,16 +33,23 @@ def spec(config: Config) -> Spec:
             config,
             position=position,
             dim=dim,
-            mask=causal(window if kind == LOCAL else None),
+            mask=masked(config, kind, window),
             scale=query_scale(config),
             softcap=cap,
             norms=sandwich(norm),
-            mlp=mlp,
+            mlp=gated,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     logit_cap = config.cap("final_logit_softcapping", 30.0)
     return llama.decoder(config, "gemma2", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap)
+
+
+def mlp(config: Config) -> Mlp:
+    """The gated feed-forward part."""
+    config.get("hidden_act")  # a leftover in files; `hidden_activation` counts
+    activation = config.choice("hidden_activation", among=ACTIVATIONS, default="gelu_pytorch_tanh")
+    return Mlp(config.whole("intermediate_size"), activation, gated=True)
 
 
 def query_scale(config: Config) -> float:

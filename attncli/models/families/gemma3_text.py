@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attncli.attention.mask import Everywhere, Mask, Window
 from attncli.attention.spec import QkNorm, Spec
-from attncli.models.config import Config
+from attncli.models.config import Config, Fixed
 from attncli.models.families import gemma, gemma2, llama
 from attncli.models.family import Family
 from attncli.models.layer_types import LOCAL, causal, layer_types
@@ -12,15 +12,17 @@ from attncli.models.rotary import rope
 
 NAMES = gemma2.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"})
 
+FIXED = {"attn_logit_softcapping": Fixed(None, "scores would be capped, which no model of this family does")}
+
 
 def spec(config: Config) -> Spec:
     """The Spec of a Gemma 3. Scaling of the rotary embedding is for its global layers only."""
     dim = llama.head_dim(config, gemma.HEAD_DIM)
-    norm, mlp = llama.rms(config, unit_offset=True), gemma.mlp(config)
+    norm, mlp = llama.rms(config, unit_offset=True), gemma2.mlp(config)
     window = config.whole("sliding_window", default=4096)
-    every = config.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    every = config.whole("sliding_window_pattern", default=6)
+    config.get("_sliding_window_pattern")  # repeats `layer_types`
     both_ways = config.flag("use_bidirectional_attention", default=False)
-    cap = config.cap("attn_logit_softcapping", None)
     blocks = []
     for kind in layer_types(config, llama.depth(config), lambda layer: bool((layer + 1) % every)):
         local = kind == LOCAL
@@ -33,7 +35,6 @@ def spec(config: Config) -> Spec:
                 mask=_mask(window if local else None, both_ways),
                 scale=gemma2.query_scale(config),
                 qk_norm=QkNorm(norm),
-                softcap=cap,
                 norms=gemma2.sandwich(norm),
                 mlp=mlp,
             )
@@ -48,4 +49,4 @@ def _mask(window: int | None, both_ways: bool) -> Mask:
     return Everywhere() if window is None else Window(window // 2, window // 2)
 
 
-FAMILY = Family("gemma3_text", spec, NAMES)
+FAMILY = Family("gemma3_text", spec, NAMES, fixed=FIXED)

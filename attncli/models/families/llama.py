@@ -99,9 +99,9 @@ def block(
     )
 
 
-def rms(config: Config, *, unit_offset: bool = False) -> Norm:
-    """The root-mean-square norm of the config."""
-    return Norm("rms", config.number("rms_norm_eps", default=1e-6), unit_offset)
+def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> Norm:
+    """The root-mean-square norm of the config. default: what the config means by silence."""
+    return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
 
 
 def gated(config: Config) -> Mlp:

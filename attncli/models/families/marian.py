@@ -15,7 +15,6 @@ FIXED = {
     **bart.FIXED,
     "normalize_embedding": Fixed(False, "the embedding would have a norm"),
     "static_position_embeddings": Fixed(True, "positions would be learned"),
-    "share_encoder_decoder_embeddings": Fixed(True, "the sides would have token tables of their own"),
 }
 
 
@@ -23,9 +22,12 @@ def spec(config: Config) -> Spec:
     """The Spec of a Marian: the encoder, with the decoder inside."""
     width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
-    config.optional("decoder_vocab_size")  # the same as vocab_size where the table is shared
     embedding = Embedding(scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves")
-    return bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding)
+    both = bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding)
+    other = config.whole("decoder_vocab_size", default=both.vocabulary)
+    if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
+        return both
+    return replace(both, decoder=replace(both.decoder, vocabulary=other))
 
 
 FAMILY = Family(

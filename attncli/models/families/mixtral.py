@@ -22,16 +22,24 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of a Mixtral."""
+    count = config.whole("num_local_experts", default=8, most=2**16)
     experts = Experts(
-        config.whole("num_local_experts", default=8, most=2**16),
-        config.whole("num_experts_per_tok", default=2),
+        count,
+        config.whole("num_experts_per_tok", default=2, most=count),
         config.whole("intermediate_size"),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=True,
     )
     mask = causal(config.optional("sliding_window"))
-    block = llama.block(config, position=rope(config, llama.head_dim(config), default_theta=1e6), mask=mask, mlp=experts)
-    return llama.decoder(config, "mixtral", [block] * llama.depth(config))
+    norm = llama.rms(config, default=1e-5)
+    block = llama.block(
+        config,
+        position=rope(config, llama.head_dim(config), default_theta=1e6),
+        mask=mask,
+        norms={"attn.in": norm, "mlp.in": norm},
+        mlp=experts,
+    )
+    return llama.decoder(config, "mixtral", [block] * llama.depth(config), final=norm)
 
 
 FAMILY = Family("mixtral", spec, NAMES)

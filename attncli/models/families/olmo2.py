@@ -21,14 +21,14 @@ NAMES = llama.NAMES.with_roles(
 
 def spec(config: Config) -> Spec:
     """The Spec of an OLMo 2."""
-    norm = llama.rms(config)
+    norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
         position=rope(config, llama.head_dim(config)),
         qk_norm=QkNorm(norm, over="width"),
         norms={"attn.out": norm, "mlp.out": norm},
     )
-    return llama.decoder(config, "olmo2", [block] * llama.depth(config))
+    return llama.decoder(config, "olmo2", [block] * llama.depth(config), final=norm)
 
 
 FAMILY = Family("olmo2", spec, NAMES)

@@ -35,7 +35,6 @@ NAMES = Names(
 )
 
 FIXED = {
-    "enable_bias": Fixed(True, "projections would have no bias"),
     "layer_norm_elementwise_affine": Fixed(True, "norms would have no weights"),
 }
 
@@ -66,7 +65,7 @@ def spec(config: Config) -> Spec:
         final_norm=norm if before and not removed else None,
         max_positions=config.whole("max_position_embeddings", default=2048),
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
-        biases=("attn.*", "mlp.*", "final"),
+        biases=("attn.*", "mlp.*", "final") if config.flag("enable_bias", default=True) else ("*.in", "*.sum", "final"),
     )
 
 

@@ -19,8 +19,9 @@ def spec(config: Config) -> Spec:
     """The Spec of a Phi 3 or 4."""
     config.optional("original_max_position_embeddings")
     mask = causal(config.optional("sliding_window"))
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask)
-    return llama.decoder(config, "phi3", [block] * llama.depth(config))
+    norm = llama.rms(config, default=1e-5)
+    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, norms={"attn.in": norm, "mlp.in": norm})
+    return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
 
 
 FAMILY = Family("phi3", spec, NAMES)

@@ -7,7 +7,7 @@ from attncli.attention.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.layer_types import layer_types, masked
 from attncli.models.rotary import rope
 
 
@@ -25,7 +25,7 @@ def masks(config: Config) -> list[Mask]:
     if not config.flag("use_sliding_window", default=False):
         window = None
     kinds = layer_types(config, llama.depth(config), lambda layer: window is not None and layer >= first)
-    return [causal(window if kind == LOCAL else None) for kind in kinds]
+    return [masked(config, kind, window) for kind in kinds]
 
 
 FAMILY = Family("qwen2", spec, llama.NAMES)

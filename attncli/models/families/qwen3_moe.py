@@ -26,9 +26,10 @@ def spec(config: Config) -> Spec:
         raise config.refuse("mlp_only_layers", "experts in every layer")
     if config.whole("decoder_sparse_step", default=1) != 1:
         raise config.refuse("decoder_sparse_step", "experts in every layer")
+    count = config.whole("num_experts", "num_local_experts", default=128, most=2**16)
     experts = Experts(
-        config.whole("num_experts", "num_local_experts", default=128, most=2**16),
-        config.whole("num_experts_per_tok", default=8),
+        count,
+        config.whole("num_experts_per_tok", default=8, most=count),
         config.whole("moe_intermediate_size", default=768),
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=config.flag("norm_topk_prob", default=False),

@@ -6,7 +6,7 @@ from attncli.attention.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
-from attncli.models.layer_types import LOCAL, causal, layer_types
+from attncli.models.layer_types import layer_types, masked
 from attncli.models.rotary import rope
 
 
@@ -16,13 +16,12 @@ def spec(config: Config) -> Spec:
     every = config.whole("no_rope_layer_interval", default=4)
     rotated = config.many("no_rope_layers", kind=int, count=count) or [int(bool((layer + 1) % every)) for layer in range(count)]
     window = config.optional("sliding_window")
-    if not config.flag("use_sliding_window", default=False):
-        window = None
+    windows = config.flag("use_sliding_window", default=False) and window is not None
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
-    kinds = layer_types(config, count, lambda layer: window is not None and not rotated[layer])
+    kinds = layer_types(config, count, lambda layer: windows and not rotated[layer])
     blocks = [
-        llama.block(config, position=position if turned else None, mask=causal(window if kind == LOCAL else None))
+        llama.block(config, position=position if turned else None, mask=masked(config, kind, window))
         for kind, turned in zip(kinds, rotated, strict=True)
     ]
     return llama.decoder(config, "smollm3", blocks, tied=True)

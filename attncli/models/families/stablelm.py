@@ -24,7 +24,7 @@ def spec(config: Config) -> Spec:
     norms: dict[Place, Norm] = {"attn.in": norm} if parallel else {"attn.in": norm, "mlp.in": norm}
     block = llama.block(
         config,
-        position=rope(config, llama.head_dim(config), partial=("partial_rotary_factor", "rope_pct"), default_partial=0.25),
+        position=rope(config, llama.head_dim(config), default_partial=0.25),
         qk_norm=QkNorm(norm, over="own") if config.flag("qk_layernorm", default=False) else None,
         norms=norms,
         parallel=parallel,

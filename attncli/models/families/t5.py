@@ -26,8 +26,12 @@ ENCODER = Names(
         "mlp.up": "layer.1.DenseReluDense.wi_1|layer.1.DenseReluDense.wi",
         "mlp.down": "layer.1.DenseReluDense.wo",
     },
-    outside={"tokens": "shared|encoder.embed_tokens", "final": "encoder.final_layer_norm"},
-    ignored=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+    outside={"tokens": "encoder.embed_tokens|shared|decoder.embed_tokens", "final": "encoder.final_layer_norm"},
+    prefixes=("transformer.",),
+    ignored=(
+        *("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+        *("classification_head.*", "classifier.*", "qa_outputs.*"),
+    ),
 )
 
 DECODER = replace(
@@ -44,23 +48,20 @@ DECODER = replace(
             "mlp.up": "layer.2.DenseReluDense.wi_1|layer.2.DenseReluDense.wi",
             "mlp.down": "layer.2.DenseReluDense.wo",
         },
-        outside={"tokens": "shared|decoder.embed_tokens", "final": "decoder.final_layer_norm"},
+        outside={"tokens": "decoder.embed_tokens|shared|encoder.embed_tokens", "final": "decoder.final_layer_norm"},
     ),
     layer="decoder.block.{layer}.",
     # early files hold a bias here that the model never used
     ignored=(*ENCODER.ignored, "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"),
 )
 
-FIXED = {
-    "is_decoder": Fixed(False, "the file would hold one side"),
-    "is_encoder_decoder": Fixed(True, "the file would hold one side"),
-}
+FIXED = {"is_decoder": Fixed(False, "the file would hold a decoder alone")}
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a T5: the encoder, with the decoder inside."""
-    for derived in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs", "n_positions"):
-        config.get(derived)  # these follow from what is read here, or play no part
+    """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder alone."""
+    for idle in ("scale_decoder_outputs", "n_positions"):
+        config.get(idle)  # these play no part
     width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config)
@@ -84,16 +85,23 @@ def spec(config: Config) -> Spec:
         blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
         final_norm=norm,
     )
+    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") == ["T5EncoderModel"]:
+        config.optional("num_decoder_layers")
+        return encoder
     block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
     decoder = replace(encoder, blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS), start=start)
     return replace(encoder, decoder=decoder)
 
 
 def _mlp(config: Config) -> Mlp:
-    """`feed_forward_proj` is an activation or gated-activation; gated-gelu means the approximation by tanh."""
+    """`feed_forward_proj` is an activation or gated-activation; gated-gelu means the approximation by tanh.
+
+    What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
+    """
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
     told = config.get("feed_forward_proj") or "relu"
-    return Mlp(config.whole("d_ff"), config.choice("feed_forward_proj", among=words, default="relu"), gated=str(told).startswith("gated-"))
+    activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default="relu")
+    return Mlp(config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(told).startswith("gated-")))
 
 
 FAMILY = Family("t5", spec, ENCODER, DECODER, FIXED)
