@@ -92,8 +92,20 @@ def test_a_target_for_one_side(llama: Path) -> None:
         verify.verify(llama, IDS, target=IDS)
 
 
-def test_what_the_library_that_reads_weights_raises_is_told(llama: Path, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_does_not_end_the_process(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mapped(*arguments: Any, **named: Any) -> None:
+        raise AssertionError("this maps the file")
+
+    monkeypatch.setattr("transformers.modeling_utils.safe_open", mapped)
+    assert verify.verify(llama, [7, 3, 50]).passed
+    folder = tmp_path / "cut"
+    shutil.copytree(llama, folder)
+    os.truncate(folder / "model.safetensors", 5000)
+    with pytest.raises(InputError, match="5,000"):
+        reference.reference(folder, [1, 2])
+
+
+def test_a_folder_whose_name_is_no_text(llama: Path, tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     shutil.copytree(llama, folder)
-    with pytest.raises(InputError, match="UTF-8"):
-        reference.reference(folder, [1, 2])
+    assert verify.verify(folder, [7, 3, 50]).passed
