@@ -13,6 +13,7 @@ import numpy as np
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.ahead import WORTH_A_THREAD, ReadAhead, Stretch
 from attncli.inputs.dtypes import named
+from attncli.inputs.opening import is_there
 from attncli.inputs.pool import Pool
 from attncli.inputs.positioned import PositionedFile
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
@@ -107,7 +108,7 @@ class Checkpoint:
     def tokenizer_path(self) -> Path | None:
         """`tokenizer.json`, None if the folder has none."""
         path = guarded(self.folder, "tokenizer.json")
-        return path if path.exists() else None
+        return path if is_there(path) else None
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce that these tensors will be read next, whole and in this order.

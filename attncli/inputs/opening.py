@@ -12,6 +12,16 @@ from attncli.errors import InputError, LimitError
 SIZE_LIMIT = 2 * 2**30
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder. Raises InputError where that cannot be found out: its folder may not be searched."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(
+            f"cannot look for this file: {error.strerror}", where=str(path), expected="a folder that may be searched"
+        ) from error
+
+
 def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[BinaryIO, int]:
     """A file opened for reading in binary, and its size in bytes.
 

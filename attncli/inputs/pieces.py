@@ -15,7 +15,7 @@ import tokenizers
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.bytelevel import bytes_of_piece, shown_bytes
-from attncli.inputs.opening import read_regular
+from attncli.inputs.opening import is_there, read_regular
 from attncli.inputs.token import Token
 from attncli.inputs.tokenizer_bounds import check, check_file
 
@@ -30,7 +30,7 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
     Raises InputError for a file that is missing, damaged or not a tokenizer, LimitError for one above 256 MiB.
     """
     if path.is_dir():
-        if not (path / "tokenizer.json").exists():
+        if not is_there(path / "tokenizer.json"):
             raise InputError(
                 "this folder holds no tokenizer.json",
                 where=str(path),

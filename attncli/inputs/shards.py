@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.dtypes import unsupported
-from attncli.inputs.opening import open_regular
+from attncli.inputs.opening import is_there, open_regular
 from attncli.inputs.positioned import LARGEST_FILE
 from attncli.inputs.safetensors_file import DTYPES, Header, read_header
 from attncli.inputs.strict_json import read_object
@@ -74,7 +74,7 @@ def guarded(folder: Path, name: str) -> Path:
 
 def local_header(path: Path) -> Header | None:
     """The header of a weight file, None where there is no such file. Raises as `open_regular` and `read_header`."""
-    if not path.exists():
+    if not is_there(path):
         return None
     stream, size = open_regular(path, what="a .safetensors file", limit=LARGEST_FILE)
     with stream:
@@ -91,7 +91,7 @@ def find_tensors(folder: Path, header: Callable[[Path], Header | None] = local_h
     single = header(guarded(folder, SINGLE))
     if single is not None:
         return _tensors(single, guarded(folder, SINGLE))
-    if guarded(folder, INDEX).exists():
+    if is_there(guarded(folder, INDEX)):
         return _sharded(folder, header)
     raise _nothing(folder)
 

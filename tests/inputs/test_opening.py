@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from attncli.errors import InputError, LimitError
+from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.opening import open_regular, read_exactly, read_regular
+from attncli.inputs.pieces import read_tokenizer
 
 
 def test_a_file(tmp_path):
@@ -50,3 +52,16 @@ def test_a_file_that_shrinks(tmp_path):
     os.truncate(path, 3)
     with stream, pytest.raises(InputError, match="cut short: 3 bytes where 6"):
         read_exactly(stream, size, "f")
+
+
+def test_a_folder_that_may_not_be_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "exists", _denied)  # root may search every folder
+    with pytest.raises(InputError, match="cannot look for this file: Permission denied") as caught:
+        assert Checkpoint(tmp_path, {}, {}).tokenizer_path is None
+    assert caught.value.where == str(tmp_path / "tokenizer.json")
+    with pytest.raises(InputError, match="cannot look"):
+        read_tokenizer(tmp_path)
+
+
+def _denied(path):
+    raise PermissionError(13, "Permission denied", str(path))
