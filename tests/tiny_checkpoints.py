@@ -57,6 +57,8 @@ CASES: dict[str, Case] = {
     "bert for masked words": Case("bert", BERT, "AutoModelForMaskedLM"),
     "roberta": Case("roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
     "xlm-roberta": Case("xlm-roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 0, "hidden_act": "gelu_new"}, "AutoModelForMaskedLM"),
+    "camembert": Case("camembert", {**BERT, "pad_token_id": 1}, "AutoModelForMaskedLM"),
+    "mpnet": Case("mpnet", BERT, "AutoModelForMaskedLM"),
     "distilbert": Case(
         "distilbert", {"vocab_size": 61, "dim": 30, "n_layers": 2, "n_heads": 3, "hidden_dim": 37, "max_position_embeddings": 29}
     ),
@@ -195,11 +197,12 @@ CASES: dict[str, Case] = {
     ),
     "falcon alibi": Case(
         "falcon",
-        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "multi_query": False,
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 12, "multi_query": False,
          "parallel_attn": False, "bias": True, "alibi": True},
     ),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
     "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    "mt5": Case("mt5", {**T5, "feed_forward_proj": "gated-gelu"}, "AutoModelForSeq2SeqLM"),
     "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),
     "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
 }  # fmt: skip
@@ -212,7 +215,7 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    told = {"initializer_range": 0.3, **case.config} if case.model_type != "t5" else dict(case.config)
+    told = {"initializer_range": 0.3, **case.config} if case.model_type not in ("t5", "mt5") else dict(case.config)
     config = transformers.AutoConfig.for_model(case.model_type, **told)
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -46,7 +46,7 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]
 
 
 def two_sided(name: str) -> bool:
-    return CASES[name].model_type in ("t5", "bart", "marian")
+    return CASES[name].model_type in ("t5", "mt5", "bart", "marian")
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,9 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
     ("t5", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.head_dim ** -0.5)),
     ("t5", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, max_distance=30))),
+    ("mpnet", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, max_distance=20))),
+    ("falcon alibi", "factor", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, factor=1.0))),
+    ("falcon alibi", "rounding", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, coarse=False))),
     ("bart", "embedding", lambda spec: replace(spec, embedding=replace(spec.embedding, scale=1.0))),
     ("marian", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="sinusoidal"))),
 ]  # fmt: skip

@@ -7,11 +7,11 @@ from importlib import import_module
 from attncli.models.family import Family
 
 MODEL_TYPES = (
-    "bert", "roberta", "xlm-roberta", "distilbert", "electra", "modernbert",
+    "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "electra", "modernbert",
     "gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "bloom",
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
     "olmo2", "cohere", "stablelm", "smollm3", "falcon",
-    "t5", "bart", "marian",
+    "t5", "mt5", "bart", "marian",
 )  # fmt: skip
 """Every `model_type` with a file here of that name: encoders, decoders, encoder-decoders."""
 

@@ -58,13 +58,16 @@ DECODER = replace(
 FIXED = {"is_decoder": Fixed(False, "the file would hold a decoder alone")}
 
 
-def spec(config: Config) -> Spec:
-    """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder alone."""
+def spec(config: Config, *, feed_forward: str = "relu") -> Spec:
+    """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder alone.
+
+    feed_forward: what the config means by saying nothing of `feed_forward_proj`.
+    """
     for idle in ("scale_decoder_outputs", "n_positions"):
         config.get(idle)  # these play no part
     width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
-    mlp = _mlp(config)
+    mlp = _mlp(config, feed_forward)
     layers = config.whole("num_layers", most=MOST_LAYERS)
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     start = config.whole("decoder_start_token_id", "pad_token_id", default=0, least=0)
@@ -85,7 +88,7 @@ def spec(config: Config) -> Spec:
         blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
         final_norm=norm,
     )
-    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") == ["T5EncoderModel"]:
+    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (["T5EncoderModel"], ["MT5EncoderModel"]):
         config.optional("num_decoder_layers")
         return encoder
     block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
@@ -93,14 +96,14 @@ def spec(config: Config) -> Spec:
     return replace(encoder, decoder=decoder)
 
 
-def _mlp(config: Config) -> Mlp:
+def _mlp(config: Config, default: str) -> Mlp:
     """`feed_forward_proj` is an activation or gated-activation; gated-gelu means the approximation by tanh.
 
     What newer files repeat of it, as `dense_act_fn` and `is_gated_act`, counts first, as in transformers.
     """
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
-    told = config.get("feed_forward_proj") or "relu"
-    activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default="relu")
+    told = config.get("feed_forward_proj") or default
+    activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
     return Mlp(config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(told).startswith("gated-")))
 
 

@@ -1,0 +1,19 @@
+"""mT5: T5 over a hundred languages, gated by default. Source: Xue et al., 2021."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.attention.spec import Spec
+from attncli.models.config import Config
+from attncli.models.families import t5
+from attncli.models.family import Family
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of an mT5."""
+    found = t5.spec(config, feed_forward="gated-gelu")
+    return replace(found, family="mt5", decoder=None if found.decoder is None else replace(found.decoder, family="mt5"))
+
+
+FAMILY = Family("mt5", spec, t5.ENCODER, t5.DECODER, t5.FIXED)
