@@ -82,12 +82,12 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             found *= x * 0.79788456
             found = backend.tanh(found)
         case "relu":
-            return backend.where(x > 0, x, 0.0)
+            return backend.where(x < 0, 0.0, x)  # NaN stays NaN
         case "silu":
             found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
         case "quick_gelu":
             found = backend.tanh(x * (1.702 * 0.5))
     found += 1.0
+    found *= 0.5  # before x, which twice over may leave the range of its type
     found *= x
-    found *= 0.5
     return found

@@ -86,6 +86,11 @@ class Model:
         # Apple's GPUs have no float64
         return own if dtype == own.dtype or own.device.startswith("mps") else choose(own.name, device=own.device, dtype=dtype)
 
+    def _going_on(self, past: dict[int, tuple[Array, Array]]) -> Backend:
+        """The backend that the kept keys were computed in: sums of low precision may be wider than their type."""
+        wide = self.backend.dtype_of(past[0][0]) == "float64"
+        return self._computing_in("float64") if wide else self.backend
+
     def trace(
         self,
         text: str | Sequence[Token],
@@ -104,10 +109,11 @@ class Model:
         keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
         past: keys and values of the tokens before these, by layer, extended in place; start with {}
         and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
-        Every array is of the type `backend.dtype`, whatever it was computed in.
+        What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
+        precision are float32.
         """
         tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
-        backend = self._computing_in(self.backend.dtype_of(past[0][0])) if past else self.computing(len(tokens))
+        backend = self._going_on(past) if past else self.computing(len(tokens))
         context = Context(
             np.asarray([token.index for token in tokens]),
             tokens[-1].index + 1,
@@ -115,10 +121,10 @@ class Model:
             past=past,
             keep=frozenset(keep),
             rows=rows,
-            see=None if see is None else seeing_rounded(self.backend, see),
+            see=see if see is None or backend is self.backend else seeing_rounded(self.backend, see),
         )
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        yield from map(partial(self._given, heads), run.run(self.spec, self.store, backend, tokens, context, wanted))
+        yield from map(partial(self._given, backend, heads), run.run(self.spec, self.store, backend, tokens, context, wanted))
 
     def trace_batch(
         self,
@@ -138,7 +144,7 @@ class Model:
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        yield from map(partial(self._given, heads), run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)))
+        yield from map(partial(self._given, backend, heads), run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)))
 
     def finish(self, hidden: Array) -> Array:
         """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
@@ -170,8 +176,9 @@ class Model:
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 
-    def _given(self, heads: Collection[int] | None, trace: LayerTrace) -> LayerTrace:
-        return rounded(self.backend, self._only(trace, heads))
+    def _given(self, computing: Backend, heads: Collection[int] | None, trace: LayerTrace) -> LayerTrace:
+        chosen = self._only(trace, heads)
+        return chosen if computing is self.backend else rounded(self.backend, chosen)
 
     def _only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
         if heads is None:

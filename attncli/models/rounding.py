@@ -16,10 +16,12 @@ See = Callable[[int, str, RowBlock], None]
 
 @np.errstate(over="ignore")  # a number too large for the results' type is infinite there, as it would have been all along
 def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
-    """The trace with its arrays in `backend.dtype`."""
+    """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
+    distinct = {id(array): array for array in trace.stages.values()}
+    once = {key: backend.cast(array, backend.dtype) for key, array in distinct.items()}
     return replace(
         trace,
-        stages={name: backend.cast(array, backend.dtype) for name, array in trace.stages.items()},
+        stages={name: once[id(array)] for name, array in trace.stages.items()},
         before=backend.cast(trace.before, backend.dtype),
         after=backend.cast(trace.after, backend.dtype),
         cross=None if trace.cross is None else rounded(backend, trace.cross),

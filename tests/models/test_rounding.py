@@ -80,3 +80,38 @@ def test_only_short_float32_runs_of_checkpoints(llama: Path) -> None:
     assert attncli.load(llama, backend="numpy").computing(13).dtype == "float64"
     assert attncli.load(llama, backend="numpy").computing(2_000_000).dtype == "float32"
     assert attncli.load(seed=0).computing(13).dtype == "float32"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: str, dtype: str) -> None:
+    model = attncli.load(llama, backend=library, dtype=dtype)
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    blocks: list[RowBlock] = []
+    traces = [*model.trace(tokens), *model.trace(tokens, rows=5, keep=("weights",), see=lambda layer, kind, block: blocks.append(block))]
+    for stages in [trace.stages for trace in traces[:3]] + [block.stages for block in blocks]:
+        assert model.backend.dtype_of(stages["weights"]) == "float32"
+        assert np.abs(model.backend.numpy(stages["weights"]).sum(-1) - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_later_tokens_read_weights_of_the_same_type(llama: Path, library: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = attncli.load(llama, backend=library, dtype=dtype)
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    read: list[str] = []
+    layer = type(model.store).layer
+    monkeypatch.setattr(
+        type(model.store), "layer", lambda store, backend, index: read.append(backend.dtype) or layer(store, backend, index)
+    )
+    past: dict = {}
+    for part in (tokens[:9], tokens[9:]):
+        list(model.trace(part, past=past, keep=()))
+    assert read == [model.computing(9).dtype] * 6
+
+
+def test_stages_that_share_an_array_go_on_sharing_it(llama: Path) -> None:
+    model = attncli.load(llama, backend="numpy")
+    stages = next(model.trace(model.tokenizer.ids_to_tokens(IDS))).stages
+    assert stages["scaled"] is stages["capped"] is stages["biased"]
+    assert stages["biased"] is not stages["masked"]
