@@ -171,8 +171,9 @@ class Model:
             )
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
-        (last,) = self.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
-        memory = self.finish(last.after)
+        wide = replace(self, backend=self.computing(len(tokens)))  # what is computed with goes on unrounded
+        (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
+        memory = wide.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 

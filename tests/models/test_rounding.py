@@ -9,6 +9,7 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.arrays.backend import Backend
 from attncli.attention.attend import RowBlock
 from attncli.models import estimate
 
@@ -30,6 +31,21 @@ def test_every_stage_is_the_float64_number_rounded_once(llama: Path, library: st
         for name in ours.stages:
             assert np.array_equal(plain(ours.stages[name]), plain(theirs.stages[name]).astype(np.float32)), name
         assert np.array_equal(plain(ours.after), plain(theirs.after).astype(np.float32))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_what_the_decoder_reads_is_not_rounded_before(family: str, library: str, tmp_path: Path) -> None:
+    made = make(CASES[family], tmp_path)
+    narrow, wide = (attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64"))
+    source, text = narrow.tokenizer.ids_to_tokens(IDS), narrow.tokenizer.ids_to_tokens(IDS[:5])
+    for ours, theirs in zip(narrow.decoder(source).trace(text), wide.decoder(source).trace(text), strict=True):
+        assert ours.cross is not None
+        assert theirs.cross is not None
+        for one, other in ((ours, theirs), (ours.cross, theirs.cross)):
+            for name in one.stages:
+                found = narrow.backend.numpy(one.stages[name])
+                assert np.array_equal(found, wide.backend.numpy(other.stages[name]).astype(np.float32)), name
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
