@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,15 +51,18 @@ def compare(
     how = answer.view(output, environment, parts=PARTS)
     if fail_above is not None and not fail_above >= 0:
         raise UsageError(f"--fail-above is {fail_above:g}", expected="a number from 0")
-    runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output)
+    saved = _saved(texts)
+    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output)
     worst: list[float] = []
 
     def documents() -> Iterator[Mapping[str, Any]]:
         from attncli.analysis.compare import compare_document
+        from attncli.cli.view import fitting
 
         name, first = next(runs)
         for other, second in runs:
-            document = compare_document(first, second, names=(name, other), top=output.top)
+            compared = partial(compare_document, names=(name, other), top=output.top)
+            document = (compared if saved is None else fitting(compared, Path(other)))(first, second)
             worst.append(abs(document["summary"]["max_difference"]))
             yield document
             if output.json and next(runs, None) is not None:
@@ -77,20 +81,11 @@ def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] |
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    import orjson
+    from attncli.cli.view import opened
 
-    from attncli.inputs.opening import read_regular
-
-    raw = read_regular(path, what="a saved run", limit=2**31)
-    try:
-        found = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise InputError(
-            f"this is not JSON at line {error.lineno}, column {error.colno}", where=str(path), expected="attn.run/1"
-        ) from error
-    if not isinstance(found, dict) or found.get("schema") != "attn.run/1":
-        told = found.get("schema") if isinstance(found, dict) else type(found).__name__
-        raise InputError(f"this is {told!r}", where=str(path), expected="attn.run/1, as attn run --json writes it")
+    found = opened(path)
+    if found["schema"] != "attn.run/1":
+        raise InputError(f"this is {found['schema']!r}", where=str(path), expected="attn.run/1, as attn run --json writes it")
     return found
 
 

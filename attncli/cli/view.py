@@ -79,7 +79,7 @@ def view(
     give = answer.give if document["schema"] in ("attn.run/1", "attn.heads/1") else picture.give
     if output.svg is not None and give is answer.give:
         answer.draw(document, output)
-    give([document], _guarded(getattr(module, screen.screen), file), getattr(module, screen.rows), output, environment, how)
+    give([document], fitting(getattr(module, screen.screen), file), getattr(module, screen.rows), output, environment, how)
 
 
 def opened(file: Path, top: int = 10) -> dict[str, Any]:
@@ -98,7 +98,12 @@ def opened(file: Path, top: int = 10) -> dict[str, Any]:
 
     found = read_object(file, what="a document that attn wrote with --json", limit=LARGEST, most=LARGEST)
     _check(found, str(file))
-    numbered: dict[str, Any] = {name: _arrays(value) for name, value in found.items()}
+    try:
+        numbered: dict[str, Any] = {name: _arrays(value) for name, value in found.items()}
+    except OverflowError as error:  # JSON's whole numbers may have any length
+        raise InputError(
+            "this document holds a number that is too large", where=str(file), expected="a document as attn wrote it"
+        ) from error
     return numbered
 
 
@@ -135,10 +140,10 @@ def _as_heads(document: dict[str, Any], file: Path) -> dict[str, Any]:
         return document
     if document["schema"] != "attn.run/1":
         raise InputError(f"a document {document['schema']} holds no heads to compare", where=str(file), expected="attn.run/1")
-    return _guarded(heads_of_run, file)(document)
+    return fitting(heads_of_run, file)(document)
 
 
-def _guarded(made: Callable[..., Any], file: Path) -> Callable[..., Any]:
+def fitting(made: Callable[..., Any], file: Path) -> Callable[..., Any]:
     """A function of a document, whose failing tells that the document, valid member by member, contradicts itself."""
 
     def told(*arguments: Any) -> Any:

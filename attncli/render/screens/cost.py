@@ -13,6 +13,7 @@ from attncli.render.links import bar
 from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
+from attncli.render.safe import safe
 from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -59,7 +60,7 @@ def _title(document: Document, view: View) -> Lines:
         f"heads {document['heads']}",
         f"d_k {document['d_k']}",
         f"d_v {document['d_v']}",
-        document["dtype"],
+        safe(document["dtype"]),
     ]
     title = say(view, "cost.title", f"{document['n']:,}")
     told = [warning(said, view) for said in document["warnings"]]

@@ -44,8 +44,8 @@ def title(document: Document, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
-    """A word at the left edge, and safe parts beside it, broken between parts, and within a part that is too long."""
-    shown = [(row, "") for part in parts for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
+    """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too long."""
+    shown = [(row, "") for part in parts for row in wrap(safe(part), view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
     block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
     rows = [((name.ljust(SIDE), FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]

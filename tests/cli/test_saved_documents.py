@@ -1,0 +1,43 @@
+"""Saved documents that were changed by hand or by somebody who means harm, shown and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+
+CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a row cut short": lambda run: run["layers"][0]["heads"][0]["output"][0].pop(),
+    "a score without end": lambda run: run["layers"][0]["heads"][0]["scores"][0].__setitem__(0, 10**400),
+    "a word for a weight": lambda run: run["layers"][0]["heads"][0]["weights"][0].__setitem__(0, "x"),
+    "no name": lambda run: run["model"].pop("name"),
+    "a score that is a list": lambda run: run["layers"][0]["heads"][0]["scores"].__setitem__(0, None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_does_not_fit_is_bad_input(change: str, tmp_path: Path) -> None:
+    whole = ask("run", "a b c", "--json").out
+    run = json.loads(whole)
+    CHANGES[change](run)
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(whole)
+    bad.write_text(json.dumps(run))
+    answer = ask("compare", str(good), str(bad))
+    assert (answer.code, answer.out) == (3, "")
+    assert str(bad) in answer.err
+    assert ask("view", str(bad)).code in (0, 3)
+
+
+@pytest.mark.parametrize("member", ["backend", "dtype", "mask", "position"])
+def test_no_word_of_a_document_reaches_the_terminal_raw(member: str, tmp_path: Path) -> None:
+    run = json.loads(ask("run", "a b c", "--json").out)
+    run["attention"][member] = "x\x1b[31m\u202e"
+    (tmp_path / "a.json").write_text(json.dumps(run))
+    for command in (("view",), ("view", "--as", "heads"), ("compare", str(tmp_path / "a.json"))):
+        answer = ask(*command, str(tmp_path / "a.json"))
+        assert not set(answer.out + answer.err) & set("\x1b\u202e")
