@@ -20,10 +20,13 @@ from attncli.models.model import Model
 Document = dict[str, Any]
 
 
-def header(schema: str, model: Model, text: str, tokens: Sequence[Token], words: Words | None = None) -> Document:
+def header(
+    schema: str, model: Model, text: str, tokens: Sequence[Token], words: Words | None = None, *, computing: Backend | None = None
+) -> Document:
     """The part that every document about a text begins with: schema, version, text, tokens, model, attention.
 
     words: those that the tokens are merged to; they stand for the tokens then, and the tokens are its `pieces`.
+    computing: the backend that the text was computed in, None for the one it is computed in alone.
     """
     return {
         "schema": schema,
@@ -31,7 +34,7 @@ def header(schema: str, model: Model, text: str, tokens: Sequence[Token], words:
         "text": text,
         "tokens": token_rows(tokens if words is None else words.words),
         "model": model_part(model),
-        "attention": attention_part(model, model.computing(len(tokens))),
+        "attention": attention_part(model, computing or model.computing(len(tokens))),
         **({} if words is None else {"pieces": token_rows(tokens)}),
     }
 

@@ -12,6 +12,7 @@ from attncli.analysis.document import Document, empty_rows, header, layer_part, 
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
+from attncli.arrays.backend import Backend
 from attncli.attention.mask import shows_all
 from attncli.attention.spec import Alibi, Attention, RelativeBuckets, Spec
 from attncli.attention.trace import SQUARE, LayerTrace
@@ -94,7 +95,8 @@ def cost_of(
     running = estimate(spec, count, stored=stored, layers=layers, kept=0, rows=rows, dtype=computed)
     rounds = computed != dtype
     whole = saved or (wanted.matrices and wanted.query is None)
-    kept = most * ITEM_BYTES[computed] * (rounds or not whole)
+    # what a layer keeps is part of the answer only where all of it is, as it is
+    kept = most * ITEM_BYTES[computed] * (rounds or not whole or wanted.heads is not None)
     if not whole:  # the layer before, still worked on, and what is rounded
         kept += most * item * ((len(spec.blocks) > 1) + rounds)
     parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
@@ -109,17 +111,19 @@ def _squares(attention: Attention) -> int:
 
 @dataclass(frozen=True)
 class Batched:
-    """One text's part of a padded batch: its traces without padding, and the shapes of the whole batch."""
+    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed it."""
 
     traces: list[LayerTrace]
     shapes: list[Document]
+    computing: Backend
 
 
 def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[Batched]:
-    """Run texts together, padded to the longest; each gets the numbers that it has alone. layers, heads: which, None for all."""
+    """Run texts together, as `Model.trace_batch` does. layers, heads: which, None for all."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
-    return [Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes) for entry, tokens in enumerate(texts)]
+    computing = model.computing(max(map(len, texts)))
+    return [Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes, computing) for entry, tokens in enumerate(texts)]
 
 
 def run_document(
@@ -141,7 +145,7 @@ def run_document(
     """
     words = merged_words(tokens, text) if wanted.words else None
     shown = tokens if words is None else words.words
-    document = header("attn.run/1", model, text, tokens, words)
+    document = header("attn.run/1", model, text, tokens, words, computing=None if batched is None else batched.computing)
     if wanted.query is not None:
         document["queries"] = [wanted.query]
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out

@@ -136,8 +136,9 @@ class Model:
     ) -> Iterator[LayerTrace]:
         """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
 
-        Each text gets the numbers that it gets alone; rows past its end mean nothing and `batch.alone` takes
-        them off. Raises as `trace`, and UnsupportedError where padding would change a text's own numbers.
+        Each text gets the numbers that it gets alone, computed in the type that the longest is (`computing`); rows past
+        its end mean nothing and `batch.alone` takes them off. Raises as `trace`, and UnsupportedError where padding
+        would change a text's own numbers.
         """
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")

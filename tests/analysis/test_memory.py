@@ -67,7 +67,11 @@ def test_one_layer(wanted: Wanted, saved: bool) -> None:
 
 @pytest.mark.usefixtures("llama", "traced")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("wanted", [Wanted(matrices=False), Wanted(), Wanted(query=3)], ids=["links", "matrices", "query"])
+@pytest.mark.parametrize(
+    "wanted",
+    [Wanted(matrices=False), Wanted(), Wanted(query=3), Wanted(heads=[1]), Wanted(heads=[1], stages=True)],
+    ids=["links", "matrices", "query", "head", "stages of a head"],
+)
 def test_layers(wanted: Wanted, dtype: str, llama: Path) -> None:
     model = attncli.load(llama, dtype=dtype, backend="numpy")
     took(model, "", wanted)

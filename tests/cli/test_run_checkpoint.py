@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,14 @@ def test_merged_words_are_said_to_be_words(folder: str) -> None:
     assert "11 tokens merged to 9 words" in shown
     assert "9 words  special: 0, 8" in shown
     assert "11 tokens  special: 0, 10" in ask("run", TEXT, "--model", folder).out
+
+
+def test_a_batch_says_what_it_was_computed_in(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count < 6 else dtype)
+
+    def told(*lines: str) -> list[str | None]:
+        given = ask("run", "--lines", "--batch", "--ndjson", "--model", folder, stdin="\n".join(lines).encode()).out
+        return [json.loads(line)["attention"].get("compute_dtype") for line in given.splitlines()]
+
+    assert told("it saw", "it and") == ["float64"] * 2
+    assert told("it saw", TEXT) == [None] * 2

@@ -117,9 +117,12 @@ def test_later_tokens_read_weights_of_the_same_type(llama: Path, library: str, d
     tokens = model.tokenizer.ids_to_tokens(IDS)
     read: list[str] = []
     layer = type(model.store).layer
-    monkeypatch.setattr(
-        type(model.store), "layer", lambda store, backend, index: read.append(backend.dtype) or layer(store, backend, index)
-    )
+
+    def told(store: object, backend: Backend, index: int) -> object:
+        read.append(backend.dtype)
+        return layer(store, backend, index)
+
+    monkeypatch.setattr(type(model.store), "layer", told)
     past: dict = {}
     for part in (tokens[:9], tokens[9:]):
         list(model.trace(part, past=past, keep=()))
@@ -131,3 +134,15 @@ def test_stages_that_share_an_array_go_on_sharing_it(llama: Path) -> None:
     stages = next(model.trace(model.tokenizer.ids_to_tokens(IDS))).stages
     assert stages["scaled"] is stages["capped"] is stages["biased"]
     assert stages["biased"] is not stages["masked"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_weights_that_are_held_are_held_in_each_type(library: str, tmp_path: Path) -> None:
+    made = make(CASES["gpt2 with head"], tmp_path)
+    narrow, wide = (attncli.load(made, backend=library, dtype=dtype) for dtype in ("float32", "float64"))
+    last = list(narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)))[-1].after
+    for _ in range(2):
+        logits, finished = narrow.logits(last), narrow.finish(last)
+        assert {narrow.backend.dtype_of(logits), narrow.backend.dtype_of(finished)} == {"float32"}
+        exact = wide.finish(wide.backend.cast(last, "float64"))
+        assert np.array_equal(narrow.backend.numpy(finished), wide.backend.numpy(exact).astype(np.float32))
