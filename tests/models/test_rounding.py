@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,3 +148,9 @@ def test_weights_that_are_held_are_held_in_each_type(library: str, tmp_path: Pat
         assert {narrow.backend.dtype_of(logits), narrow.backend.dtype_of(finished)} == {"float32"}
         exact = wide.finish(wide.backend.cast(last, "float64"))
         assert np.array_equal(narrow.backend.numpy(finished), wide.backend.numpy(exact).astype(np.float32))
+
+
+def test_apple_gpus_which_have_no_float64_are_not_asked_for_it(llama: Path) -> None:
+    model = attncli.load(llama, backend="torch")
+    there = SimpleNamespace(name="torch", device="mps:0", dtype="float32")
+    assert replace(model, backend=there).computing(13) is there
