@@ -98,6 +98,13 @@ def test_erf_everywhere(kind):
 
 
 @each
+def test_erf_of_many_numbers_is_taken_by_blocks_up_to_the_last(kind):
+    values = np.linspace(-3, 3, 2 * 8192 + 11).reshape(-1, 3)[:, ::-1]
+    found = of(kind).numpy(of(kind).erf(of(kind).array(values)))
+    assert np.abs(found - np.vectorize(math.erf)(values)).max() < 4e-16
+
+
+@each
 def test_reductions_keep_their_axis(kind):
     backend = of(kind)
     x = backend.array(X)
