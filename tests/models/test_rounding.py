@@ -51,6 +51,22 @@ def test_what_the_decoder_reads_is_not_rounded_before(family: str, library: str,
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("longest", [6, 13])
+def test_two_sides_may_compute_in_two_types(longest: int, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = attncli.load(make(CASES["bart"], tmp_path), backend=library)
+    source, text = (model.tokenizer.ids_to_tokens(ids) for ids in ((IDS, IDS[:5]) if longest == 6 else (IDS[:5], (*IDS, 4))))
+    exact = [trace.cross.stages["weights"] for trace in model.decoder(source).trace(text) if trace.cross is not None]
+    monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype)
+    decoder = model.decoder(source)
+    assert {model.computing(len(source)).dtype, decoder.computing(len(text)).dtype} == {"float32", "float64"}
+    for trace, theirs in zip(decoder.trace(text), exact, strict=True):
+        assert trace.cross is not None
+        ours = trace.cross.stages["weights"]
+        assert model.backend.dtype_of(ours) == model.backend.dtype_of(trace.after) == "float32"
+        assert np.abs(model.backend.numpy(ours) - model.backend.numpy(theirs)).max() < 1e-4
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library: str) -> None:
     model = attncli.load(llama, backend=library)
     tokens = model.tokenizer.ids_to_tokens(IDS)
@@ -154,3 +170,13 @@ def test_apple_gpus_which_have_no_float64_are_not_asked_for_it(llama: Path) -> N
     model = attncli.load(llama, backend="torch")
     there = SimpleNamespace(name="torch", device="mps:0", dtype="float32")
     assert replace(model, backend=there).computing(13) is there
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_texts_in_a_batch(llama: Path, library: str) -> None:
+    wide, narrow = (attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
+    texts = [narrow.tokenizer.ids_to_tokens(ids) for ids in (IDS, IDS[:5])]
+    for ours, theirs in zip(narrow.trace_batch(texts), wide.trace_batch(texts), strict=True):
+        for name in ours.stages:
+            found = narrow.backend.numpy(ours.stages[name])
+            assert np.array_equal(found, wide.backend.numpy(theirs.stages[name]).astype(np.float32)), name
