@@ -70,3 +70,8 @@ def test_what_takes_long_in_float32_is_not_computed_in_float64() -> None:
     assert compute_dtype(small, 100_000, "float32") == "float32"  # 2 × 10¹² pairs
     assert compute_dtype(large, 17, "float32") == "float32"  # 10⁹ weights
     assert {compute_dtype(small, 17, dtype) for dtype in ("float64", "bfloat16")} == {"float64", "bfloat16"}
+
+
+def test_a_layer_is_computed_in_the_type_of_its_model() -> None:
+    assert compute_dtype(spec(Mlp(6_000_011, "silu", gated=True), layers=1), 17, "float32") == "float64"
+    assert compute_dtype(spec(Mlp(6_000_011, "silu", gated=True)), 17, "float32") == "float32"

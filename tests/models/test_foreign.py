@@ -53,6 +53,7 @@ def test_as_transformers_computes_it(name: str, folder_of: Callable) -> None:
     folder = folder_of(name)
     model = attncli.load(folder, dtype="float32")
     assert isinstance(model, ForeignModel)
+    assert model.computing(len(IDS)) is model.backend
     assert "run by transformers" in model.warnings[0]
     (side,) = reference(folder, IDS, dtype="float32")
     traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS)))
