@@ -1,9 +1,13 @@
 """Cross-attention: different lengths, values of a third text, masks, against loops."""
 
+from pathlib import Path
+
 import numpy as np
 import oracles
 import pytest
+from tiny_checkpoints import CASES, make
 
+import attncli
 from attncli.analysis.crossing import Texts, cross_document
 from attncli.arrays.backend import choose
 from attncli.attention.mask import AllOf, Causal, Mask, Padding
@@ -98,3 +102,17 @@ def test_a_query_that_sees_nothing_is_aligned_with_nothing() -> None:
     assert [one["key"] for one in document["alignment"]] == [None] * 3
     assert len(document["empty_rows"]) == 6
     assert document["links"] == []
+
+
+def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    model = attncli.load(make(CASES["bart"], tmp_path), backend="numpy")
+    keys, queries = (model.tokenizer.ids_to_tokens(ids) for ids in ((7, 3, 50, 11, 28, 5), (2, 9, 40)))
+
+    def told(longest: int) -> str | None:
+        monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype)
+        document = cross_document(model, Texts("", "", queries, keys), layers=None, heads=None, top=3)
+        found: str | None = document["attention"].get("compute_dtype")
+        return found
+
+    assert [told(longest) for longest in (2, 3, 6)] == [None, "float64", "float64"]
