@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.attention.attend import RowBlock
-from attncli.attention.trace import LayerTrace
+from attncli.attention.trace import SQUARE, LayerTrace
 
 See = Callable[[int, str, RowBlock], None]
 
@@ -17,8 +17,8 @@ See = Callable[[int, str, RowBlock], None]
 @np.errstate(over="ignore")  # a number too large for the results' type is infinite there, as it would have been all along
 def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
-    distinct = {id(array): array for array in trace.stages.values()}
-    once = {key: backend.cast(array, backend.dtype) for key, array in distinct.items()}
+    distinct = {id(array): name for name, array in trace.stages.items()}
+    once = {key: _stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
     return replace(
         trace,
         stages={name: once[id(array)] for name, array in trace.stages.items()},
@@ -36,7 +36,17 @@ def seeing_rounded(backend: Backend, see: See) -> See:
 
     @np.errstate(over="ignore")
     def seen(layer: int, kind: str, block: RowBlock) -> None:
-        stages = {name: cast(array) for name, array in block.stages.items()}
+        stages = {name: _stage(backend, name, array) for name, array in block.stages.items()}
         see(layer, kind, replace(block, stages=stages, mixed=cast(block.mixed), lse=cast(block.lse)))
 
     return seen
+
+
+def _stage(backend: Backend, name: str, array: Array) -> Array:
+    """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask hides."""
+    found = backend.cast(array, backend.dtype)
+    lost = backend.isfinite(array) & ~backend.isfinite(found) if name in SQUARE else None
+    if lost is None or not bool(lost.any()):
+        return found
+    largest = float(np.finfo(backend.dtype).max)
+    return backend.where(lost, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), found)

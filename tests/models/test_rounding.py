@@ -180,3 +180,21 @@ def test_texts_in_a_batch(llama: Path, library: str) -> None:
         for name in ours.stages:
             found = narrow.backend.numpy(ours.stages[name])
             assert np.array_equal(found, wide.backend.numpy(theirs.stages[name]).astype(np.float32)), name
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("rows", [None, 4])
+def test_a_score_too_large_for_the_results_type_is_not_taken_for_a_hidden_one(llama: Path, library: str, rows: int | None) -> None:
+    model = attncli.load(llama, backend=library)
+    blocks = tuple(replace(block, attention=replace(block.attention, scale=1e39)) for block in model.spec.blocks)
+    model = replace(model, spec=replace(model.spec, blocks=blocks))
+    seen: list[RowBlock] = []
+    traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS), rows=rows, see=lambda layer, kind, block: seen.append(block)))
+    for start, masked in (
+        [(0, trace.stages["masked"]) for trace in traces] if rows is None else [(b.start, b.stages["masked"]) for b in seen]
+    ):
+        scores = model.backend.numpy(masked)
+        hidden = np.arange(scores.shape[2]) > start + np.arange(scores.shape[1])[:, None]
+        assert scores.dtype == np.float32
+        assert np.abs(scores[scores > -np.inf]).max() == np.finfo(np.float32).max
+        assert np.array_equal(scores == -np.inf, np.broadcast_to(hidden, scores.shape))
