@@ -16,6 +16,7 @@ from typing import Any
 from attncli.arrays.backend import Array, choose
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, first_sentence
 from attncli.inputs.checkpoint import Checkpoint
+from attncli.models import library
 from attncli.models.bind import FLOATS
 from attncli.models.config import MOST_LAYERS
 from attncli.models.families import MODEL_TYPES
@@ -40,8 +41,7 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     transformers does not know or cannot build from this config, InputError for a config of more than the checkpoint
     holds or for tensors that are damaged, LimitError for a model larger than the free memory.
     """
-    torch: Any = import_module("torch")
-    transformers: Any = import_module("transformers")
+    transformers, torch = library.transformers(), import_module("torch")
     with told(family, str(checkpoint.folder)):
         if family not in transformers.CONFIG_MAPPING:
             raise UnsupportedError(_unknown(family), where=str(checkpoint.folder), expected=_expected())

@@ -25,7 +25,7 @@ from attncli.attention.trace import SQUARE, LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
-from attncli.models import run
+from attncli.models import library, run
 from attncli.models.building import build, told
 from attncli.models.model import Identity, Model
 
@@ -66,12 +66,14 @@ class TransformersStore:
     def __init__(self, family: str, size: int) -> None:
         self.family = family
         self.size = size
+        self._read = 0
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         raise self._refusal()
 
     def expect(self, layers: range) -> None:
-        """Nothing to prepare: the weights are in memory."""
+        """Nothing to prepare: the weights were read whole when the model was loaded, and count for the first text."""
+        self._read = self.size
 
     def layer(self, backend: Backend, index: int) -> Weights:
         raise self._refusal()
@@ -80,7 +82,7 @@ class TransformersStore:
         raise self._refusal()
 
     def bytes_read(self) -> int:
-        return self.size
+        return self._read
 
     def _refusal(self) -> UnsupportedError:
         return UnsupportedError(f"models of the family {self.family!r} run through transformers, which keeps their weights to itself")
@@ -114,6 +116,7 @@ class ForeignModel(Model):
         wanted = sorted(set(range(len(self.spec.blocks)) if layers is None else layers))
         run.check("layer", wanted, len(self.spec.blocks))
         found: dict[int, LayerTrace] = {}
+        self.store.expect(range(len(self.spec.blocks)))
 
         def answer(layer: int, call: Call) -> Array:
             trace = self._layer(layer, call, keep if layer in wanted else (), rows, see if layer in wanted else None)
@@ -158,9 +161,7 @@ def load_foreign(checkpoint: Checkpoint, family: str, name: str, tokenizer: Toke
     Raises as `building.build`, and UnsupportedError for models of two sides and for attention of their own making.
     """
     backend = choose("torch", device=device, dtype=dtype)
-    transformers: Any = import_module("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    transformers = library.transformers()
     transformers.AttentionInterface.register(ENGINE, _outside)
     masks: Any = import_module("transformers.masking_utils")
     masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attncli.errors import AttnError, InputError, UnsupportedError, first_sentence
+from attncli.errors import AttnError, InputError, first_sentence
 from attncli.inputs.opening import read_regular
 from attncli.inputs.positioned import LARGEST_FILE
 from attncli.inputs.shards import find_tensors
+from attncli.models import library
 
 Floats = np.ndarray[Any, Any]
 
@@ -43,12 +43,7 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
     transformers, InputError where transformers cannot load the folder.
     """
-    if find_spec("transformers") is None:
-        raise UnsupportedError("comparing with the reference needs transformers", hint="pip install 'attn[transformers]'")
-    torch: Any = import_module("torch")
-    transformers: Any = import_module("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    transformers, torch = library.transformers(), import_module("torch")
     wide = dtype == "float64"
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -81,10 +76,10 @@ def reference(folder: Path, ids: Sequence[int], *, target: Sequence[int] | None 
 
 def _stored(folder: Path) -> dict[str, Any]:
     """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the process."""
-    library: Any = import_module("safetensors.torch")
+    reader: Any = import_module("safetensors.torch")
     found: dict[str, Any] = {}
     for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):
-        found |= library.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
+        found |= reader.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
     return found
 
 

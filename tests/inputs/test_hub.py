@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from hub_server import COMMIT, Hub, serving
-from huggingface_hub.utils import are_progress_bars_disabled
+from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
@@ -234,6 +234,7 @@ def test_what_goes_wrong_after_the_hub_was_reached(
 def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
     find: Resolver, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None] | None, terminal: bool, bars: bool
 ) -> None:
+    enable_progress_bars()  # transformers, where another test imported it, switched them off
     seen = []
     real = huggingface_hub.hf_hub_download
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.models import estimate, reference, verify
+from attncli.models import estimate, library, reference, verify
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -80,11 +82,22 @@ def test_float32_alone_can_fail(llama: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not found.passed
 
 
-def test_without_transformers(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "find_spec", lambda name: None)
-    with pytest.raises(UnsupportedError, match="needs transformers") as error:
+@pytest.mark.parametrize(("found", "says"), [(None, "transformers is not installed"), ("4.57.6", "transformers 4.57.6 is installed")])
+def test_without_a_transformers_that_serves(llama: Path, monkeypatch: pytest.MonkeyPatch, found: str | None, says: str) -> None:
+    def version(name: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(library, "version", version)
+    with pytest.raises(UnsupportedError, match=says) as error:
         verify.verify(llama, IDS)
     assert "attn[transformers]" in error.value.hint
+
+
+def test_the_oldest_transformers_is_the_one_that_is_asked_for() -> None:
+    wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["transformers"]
+    assert wanted == [f"transformers>={'.'.join(map(str, library.LEAST))}"]
 
 
 def test_a_target_for_one_side(llama: Path) -> None:

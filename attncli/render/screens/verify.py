@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from attncli.render.headings import remark
@@ -30,13 +31,8 @@ def verify_screen(document: Document, view: View) -> Lines:
     rows = [[layer["side"], str(layer["layer"]), *_numbers(layer)] for layer in document["layers"]]
     align = ["left", *["right"] * (len(COLUMNS) - 1)]
     body = table(list(COLUMNS), rows, view, align=align, title="largest |difference| from transformers, float64")
-    ratio = "unbounded" if single["ratio"] is None else brief(round(single["ratio"], 3))
     verdict = "equal within the limits" if document["passed"] else "NOT equal within the limits"
-    told = [
-        f"float64: at most {wide['worst']:.1e} relative, allowed {wide['limit']:.0e}.",
-        f"float32: {single['ours']:.1e} from float64 (root mean square), {ratio} times transformers' own {single['theirs']:.1e}, "
-        f"allowed {brief(single['limit'])} times.",
-    ]
+    told = [f"float64: at most {wide['worst']:.1e} relative, allowed {wide['limit']:.0e}.", f"float32: {_single(single)}"]
     end = stack((line((verdict, "bold green" if document["passed"] else "bold red")), *(remark(said, view) for said in told)))
     return finished(spaced((top, body, end)), view)
 
@@ -48,6 +44,16 @@ def verify_rows(document: Document) -> Iterator[Sequence[object]]:
         for kind, heads in (("self", layer["weights"]), ("cross", layer["cross"])):
             for head, difference in enumerate(heads):
                 yield (layer["side"], layer["layer"], kind, head, difference, layer["hidden"], layer["relative"])
+
+
+def _single(found: Document) -> str:
+    """What float32 gave; a distance is null, or no number, where numbers left its range."""
+    ours, theirs, ratio = (found[name] for name in ("ours", "theirs", "ratio"))
+    if any(one is None or not isfinite(one) for one in (ours, theirs)):
+        return "some numbers are too large for it."
+    times = "unboundedly many" if ratio is None or not isfinite(ratio) else brief(round(ratio, 3))
+    said = f"{ours:.1e} from float64 (root mean square), {times} times transformers' own {theirs:.1e}"
+    return f"{said}, allowed {brief(found['limit'])} times."
 
 
 def _numbers(layer: Document) -> list[str]:
