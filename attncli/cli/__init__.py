@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
         sys.stdout.write(f"attn {__version__}\n")
         return 0
     if environment is None:
+        # what is imported stays: looking for garbage among it all along takes a twentieth of a small run
+        gc.set_threshold(100_000)
         # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
         # own; in small ones a second BLAS thread waits for a busy core longer than it computes.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
