@@ -20,6 +20,8 @@ from attncli.attention.mask_spec import spec_text
 from attncli.attention.trace import SQUARE, AttentionTrace, Shape, shapes_of
 from attncli.errors import InputError, UsageError
 
+SAME = 1e-2
+"""Difference of two weights up to which low precision may account for it."""
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 ROLES = ("q", "k", "v")
@@ -40,13 +42,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Captured:
-    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them."""
+    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
+
+    stored: the weights [..., head, query, key] that stand beside them in the file, None without any.
+    """
 
     backend: Backend
     q: Array
     k: Array
     v: Array
     rule: Rule
+    stored: np.ndarray[Any, Any] | None = None
 
     def attend(self) -> AttentionTrace:
         """Every stage, with the leading axes of the arrays."""
@@ -72,7 +78,7 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
     if spec_text(options.mask).startswith("lsh") and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
     mask = bind(options.mask, q, k, backend) if q.ndim == 3 else options.mask
-    return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)))
+    return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
 
 
 def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
@@ -154,8 +160,21 @@ def tensors_document(
         "batch": batch,
         "links": sorted(links, key=lambda link: (-link["weight"], link["index"], link["head"], link["query"], link["key"]))[:top],
         "empty_rows": empties,
-        "warnings": [],
+        "warnings": _unlike(arrays.stored, found["weights"]),
     }  # fmt: skip
+
+
+def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+    """A warning where the file has weights of its own and these are others."""
+    if stored is None or stored.shape != weights.shape:
+        return []
+    apart = float(np.nan_to_num(np.abs(stored - weights.astype(np.float64))).max(initial=0.0))
+    if apart <= SAME:
+        return []
+    return [
+        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another mask, scale, "
+        "soft cap or position bias; --mask, --scale and --softcap set them here"
+    ]
 
 
 def _shape(row: Shape) -> Document:

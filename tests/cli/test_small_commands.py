@@ -70,6 +70,16 @@ def test_tensors_of_a_saved_run_give_the_run_again(tmp_path: Path) -> None:
     again = ask("tensors", str(path), "--json").json
     for head in (0, 1):
         assert again["batch"][0]["heads"][head]["weights"] == run["layers"][0]["heads"][head]["weights"]
+    assert again["warnings"] == []
+
+
+def test_tensors_of_a_run_with_a_mask_of_its_own_are_said_to_differ(tmp_path: Path) -> None:
+    path = str(tmp_path / "saved.safetensors")
+    assert ask("run", "one two three", "--mask", "causal", "--save", path).code == 0
+    (said,) = ask("tensors", path, "--json").json["warnings"]
+    assert "another mask, scale, soft cap" in said
+    assert "another mask, scale," in " ".join(ask("tensors", path).out.split())
+    assert ask("tensors", path, "--mask", "causal", "--json").json["warnings"] == []
 
 
 @pytest.mark.parametrize(
