@@ -39,7 +39,7 @@ _HARMLESS = """
     pretraining_tp slow_but_exact gradient_checkpointing_func output_router_logits router_aux_loss_coef router_jitter_noise
     classifier_activation classifier_bias classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index
     deterministic_flash_attn reference_compile repad_logits_with_grad cache_implementation directionality tie_weights_
-    masked_softmax_fusion bias_dropout_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv
+    masked_softmax_fusion bias_dropout_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv is_llama_config _num_labels
 """
 HARMLESS = frozenset(_HARMLESS.split())
 """Keys that change neither attention nor hidden states while a text is read."""
@@ -56,7 +56,11 @@ class Fixed:
     consequence: str
 
 
-EVERYWHERE = {"is_encoder_decoder": Fixed(False, "the model would have another side")}
+EVERYWHERE = {
+    "is_encoder_decoder": Fixed(False, "the model would have another side"),
+    "use_mrope": Fixed(False, "positions would have several axes"),
+    "rope_interleaved": Fixed(False, "neighbouring entries would be rotated together"),
+}
 """What holds for every family that does not say otherwise."""
 
 

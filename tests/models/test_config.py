@@ -247,3 +247,12 @@ def test_configs_of_models_on_the_hub() -> None:
         spec = spec_of(**entry["config"])
         first = spec.blocks[0].attention
         assert [len(spec.blocks), first.heads, first.kv_heads, first.head_dim] == entry["sizes"], entry["config"]["model_type"]
+
+
+def test_keys_that_checkpoints_carry_along_are_no_news() -> None:
+    """As in the config.json of SmolLM2, Qwen2.5 and the OPUS-MT models."""
+    usual = {"is_llama_config": True, "rope_interleaved": False, "use_mrope": False, "_num_labels": 3}
+    assert settle(Config(usual, "config.json"), {}) == ()
+    for key in ("rope_interleaved", "use_mrope"):
+        with pytest.raises(UnsupportedError, match=key):
+            settle(Config({key: True}, "config.json"), {})
