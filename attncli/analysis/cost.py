@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from attncli import __version__
 from attncli.analysis.counting import pairs_of
 from attncli.analysis.document import Document, model_part, position_name
+from attncli.arrays.backend import ITEM
 from attncli.attention.mask import Causal, Everywhere, Mask, Window
 from attncli.attention.mask_spec import spec_text
 from attncli.attention.reach import span
@@ -20,7 +21,6 @@ from attncli.attention.spec import Attention
 from attncli.errors import UsageError
 from attncli.models.model import Model
 
-ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number."""
 ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
 BLOCKS = 256

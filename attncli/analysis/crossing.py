@@ -12,6 +12,7 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.document import Document, attention_part, empty_rows, layer_part, model_part, shape_rows, token_rows
 from attncli.analysis.links import Links
+from attncli.arrays.backend import SCORE_ITEM
 from attncli.attention.attend import attend
 from attncli.attention.block import Context, join_heads, project
 from attncli.attention.feed_forward import linear
@@ -170,7 +171,7 @@ def cross_memory(model: Model, texts: Texts, layers: Sequence[int] | None, heads
         sides = max(read, estimate(spec, queries, layers=layers, kept=0, dtype=computed).peak)
     vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
     numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
-    return sides + (vectors + AT_ONCE * most * pairs + numbers) * np.dtype(computed).itemsize
+    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[computed]
 
 
 def cross_numbers(model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None) -> list[tuple[int, ...]]:

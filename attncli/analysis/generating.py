@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.document import Document, header, notes, token_rows
+from attncli.arrays.backend import SCORE_ITEM
 from attncli.attention.chance import integers
 from attncli.attention.reach import span
 from attncli.errors import LimitError, UnsupportedError
@@ -86,11 +87,10 @@ def memory(model: Model, prompt: int, wanted: Continuing) -> int:
     """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
     spec, longest = model.spec, prompt + wanted.count
     computed = model.computing(prompt).dtype
-    item = np.dtype(np.float64).itemsize if computed == "float64" else np.dtype(np.float32).itemsize
     kept = sum(block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks)
     heads = sum(block.attention.heads for block in spec.blocks) if wanted.rows else 0
     asked = estimate(spec, prompt, kept=0, dtype=computed).peak
-    return asked + (longest * kept + spec.vocabulary * (spec.d_model + 2) + wanted.count * longest * heads) * item
+    return asked + (longest * kept + spec.vocabulary * (spec.d_model + 2) + wanted.count * longest * heads) * SCORE_ITEM[computed]
 
 
 def _check(model: Model, prompt: int, count: int) -> None:

@@ -12,7 +12,7 @@ from attncli.analysis.document import Document, empty_rows, header, layer_part, 
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.rowwise import STAGES, Rowwise
 from attncli.analysis.words import Words, merged_words
-from attncli.arrays.backend import Backend
+from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.attention.mask import shows_all
 from attncli.attention.spec import Alibi, Attention, RelativeBuckets, Spec
 from attncli.attention.trace import SQUARE, LayerTrace
@@ -55,9 +55,6 @@ class Cost:
         return self.estimate.peak
 
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 4, "float16": 4}  # scores of low precision are kept in float32
-
-
 def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
     """The cost of running `count` tokens; see `cost_of`."""
     return cost_of(model.spec, count, wanted, dtype=model.backend.dtype, computed=model.computing(count).dtype, saved=saved, rows=rows)
@@ -80,7 +77,7 @@ def cost_of(
     """
     layers = range(len(spec.blocks)) if wanted.layers is None else wanted.layers
     attentions = [spec.blocks[layer].attention for layer in layers]
-    item, shown = ITEM_BYTES[dtype], 1 if wanted.query is not None else count
+    item, shown = SCORE_ITEM[dtype], 1 if wanted.query is not None else count
     everything = wanted.stages or saved
     numbers = held = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
@@ -96,7 +93,7 @@ def cost_of(
     rounds = computed != dtype
     whole = saved or (wanted.matrices and wanted.query is None)
     # what a layer keeps is part of the answer only where all of it is, as it is
-    kept = most * ITEM_BYTES[computed] * (rounds or not whole or wanted.heads is not None)
+    kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not None)
     if not whole:  # the layer before, still worked on, and what is rounded
         kept += most * item * ((len(spec.blocks) > 1) + rounds)
     parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}

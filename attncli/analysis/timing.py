@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.cost import ITEM, Sizes, variants
+from attncli.analysis.cost import Sizes, variants
 from attncli.analysis.document import Document
-from attncli.arrays.backend import Array, Backend, choose, torch_is_installed
+from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
 from attncli.attention.attend import Rule, attend, row_blocks
 from attncli.attention.chance import normal
 from attncli.attention.mask import Causal, Everywhere, Mask, Window

@@ -21,6 +21,12 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 LOW_PRECISION = ("bfloat16", "float16")
 """Types whose exponentials and sums are unsafe: their softmax runs in float32."""
 
+ITEM = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+"""Bytes of one number."""
+
+SCORE_ITEM = {name: ITEM["float32" if name in LOW_PRECISION else name] for name in DTYPES}
+"""Bytes of one score or weight of a query and a key."""
+
 
 class Backend(Protocol):
     """One library, one device and one data type in which a run computes."""

@@ -154,15 +154,14 @@ def _estimated(
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
     from attncli.models.long import LONG, rows_for
+    from attncli.models.run import check_length
 
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
     if checkpoint.tokenizer_path is None:
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
     count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))
-    if not 0 < count <= (spec.max_positions or count):
-        what = f"the text has {count} tokens, the model has {spec.max_positions} positions" if count else "the text has no tokens"
-        raise InputError(what, expected=f"1 to {spec.max_positions} tokens" if spec.max_positions else "at least one token")
+    check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
     rows = rows_for(spec, count) if count > LONG else None
     tables = rows is None and (layers is not None or len(spec.blocks) == 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from attncli.arrays.backend import ITEM, SCORE_ITEM
 from attncli.attention.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.inputs.ahead import DEPTH, PIECE, WORTH_A_THREAD
 from attncli.models.roles import layer_roles
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from attncli.inputs.shards import TensorInfo
     from attncli.models.bind import Binding
 
-ITEM = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 READS = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
 COMPUTES = 2.0e10
@@ -84,9 +84,11 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     Where there is little to compute, float64 does it, and what remains is that one rounding. The whole model decides,
     not the layers asked for: a layer's numbers do not depend on what else is shown.
     """
+    if dtype != "float32":
+        return dtype
     work = _work(spec, spec.blocks, tokens)
     more = work.weights / WIDENS + work.products / COMPUTES  # a product takes twice as long
-    return "float64" if dtype == "float32" and more <= WIDE_UP_TO else dtype
+    return "float64" if more <= WIDE_UP_TO else dtype
 
 
 def estimate(
@@ -107,7 +109,7 @@ def estimate(
     """
     asked = set(range(len(spec.blocks)) if layers is None else layers)
     blocks = spec.blocks[: max(asked) + 1] if asked else ()
-    wide = max(ITEM[dtype], ITEM["float32"])  # scores of low precision are kept in float32
+    wide = SCORE_ITEM[dtype]
     read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
     work = _work(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)

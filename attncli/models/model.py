@@ -13,7 +13,7 @@ from attncli.attention.attend import EVERY_STAGE, RowBlock
 from attncli.attention.block import Context
 from attncli.attention.spec import Spec
 from attncli.attention.trace import LayerTrace
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.models import run
 from attncli.models.batch import run_batch
@@ -65,11 +65,7 @@ class Model:
 
     def checked(self, tokens: list[Token]) -> list[Token]:
         """The tokens, if the model can take that many."""
-        if not tokens:
-            raise InputError("the text has no tokens", expected="at least one word")
-        limit, count = self.spec.max_positions, tokens[-1].index + 1
-        if limit is not None and count > limit:
-            raise InputError(f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
+        run.check_length(self.spec, tokens[-1].index + 1 if tokens else 0)
         return tokens
 
     def computing(self, count: int) -> Backend:

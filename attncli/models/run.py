@@ -65,6 +65,15 @@ def check(what: str, indices: Sequence[int], count: int) -> None:
             raise InputError(f"there is no {what} {index}", expected=f"0 to {count - 1} ({count} {what}s)")
 
 
+def check_length(spec: Spec, count: int) -> None:
+    """Raise InputError unless a text of `count` tokens has some, and no more than there are positions."""
+    limit = spec.max_positions
+    if count == 0:
+        raise InputError("the text has no tokens", expected="at least one word")
+    if limit is not None and count > limit:
+        raise InputError(f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
+
+
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
     """The final norm over vectors that leave the last layer, [..., token, width]; they themselves if there is none."""
     if spec.final_norm is None:
