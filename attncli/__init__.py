@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli.analysis import metrics as metrics
-    from attncli.attention.attend import attention as attention
-    from attncli.attention.spec import Spec as Spec
-    from attncli.attention.trace import AttentionTrace as AttentionTrace
     from attncli.errors import AttnError as AttnError
+    from attncli.mechanism.attend import attention as attention
+    from attncli.mechanism.spec import Spec as Spec
+    from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
 
 __version__ = "0.1.0"
 __all__ = ["AttentionTrace", "AttnError", "Spec", "__version__", "attention", "load", "metrics"]
 
 _HOMES = {
-    "AttentionTrace": "attncli.attention.trace",
-    "Spec": "attncli.attention.spec",
+    "AttentionTrace": "attncli.mechanism.trace",
+    "Spec": "attncli.mechanism.spec",
     "AttnError": "attncli.errors",
+    "attention": "attncli.mechanism.attend",
     "load": "attncli.models.load",
 }
-# the room `attention` can be called, as it bears the name of its main function
-_MODULES = {"attention": "attncli.attention", "metrics": "attncli.analysis.metrics"}
+_MODULES = {"metrics": "attncli.analysis.metrics"}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,9 @@ def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
 
 
-def ask(*arguments: str, stdin: bytes | None = None, terminal: bool = False, width: int = 80, **variables: str) -> Answer:
+def ask(
+    *arguments: str, stdin: bytes | None = None, terminal: bool = False, width: int = 80, **variables: str
+) -> Answer:
     """Run `attn ARGUMENTS`. stdin: what a pipe holds; None is a terminal. terminal: whether stdout is one."""
     out, err = BytesIO(), StringIO()
     environment = Environment(

@@ -40,7 +40,8 @@ def case(
     """q, k, v in float64, large enough that the softmax is far from uniform."""
     random = np.random.default_rng(seed)
     return tuple(
-        random.standard_normal((*batch, *shape)) * 1.5 for shape in ((heads, queries, dim), (kv_heads, keys, dim), (kv_heads, keys, v_dim))
+        random.standard_normal((*batch, *shape)) * 1.5
+        for shape in ((heads, queries, dim), (kv_heads, keys, dim), (kv_heads, keys, v_dim))
     )
 
 
@@ -62,10 +63,15 @@ def loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, **options: Any) -> dict[s
         if own.get("sinks") is not None:
             own["sinks"] = list(own["sinks"])
         entries.append(oracles.attention(q[at].tolist(), k[at].tolist(), v[at].tolist(), **own))
-    return {name: np.array([entry[name] for entry in entries]).reshape(*batch, *np.shape(entries[0][name])) for name in entries[0]}
+    return {
+        name: np.array([entry[name] for entry in entries]).reshape(*batch, *np.shape(entries[0][name]))
+        for name in entries[0]
+    }
 
 
-def agree(trace: Any, reference: dict[str, np.ndarray], *, tolerance: float = 1e-10, stages: tuple[str, ...] = STAGES) -> None:
+def agree(
+    trace: Any, reference: dict[str, np.ndarray], *, tolerance: float = 1e-10, stages: tuple[str, ...] = STAGES
+) -> None:
     """Every stage within a relative tolerance, infinities in the same places, the same empty rows."""
     assert np.array_equal(plain(trace.empty_rows), reference["empty_rows"])
     for name in stages:

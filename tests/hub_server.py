@@ -68,7 +68,11 @@ def serving(hub: Hub) -> Iterator[Hub]:
 
         def _content(self, content: bytes, with_body: bool) -> None:
             part = content
-            asked = re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", self.headers.get("range", "")) if with_body and hub.ranges else None
+            asked = (
+                re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", self.headers.get("range", ""))
+                if with_body and hub.ranges
+                else None
+            )
             self.send_response(200 if asked is None else 206)
             self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
             if asked is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import oracles
 
-from attncli.attention.mask import (
+from attncli.mechanism.mask import (
     AllOf,
     AnyOf,
     BigBird,

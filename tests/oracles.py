@@ -50,7 +50,9 @@ def attention(
     """Every stage of attention, one number at a time. mask and bias: [head][query][key]. sees: a mask by positions."""
     heads, queries, keys = len(q), len(q[0]), len(k[0])
     scale = 1 / math.sqrt(len(q[0][0])) if scale is None else scale
-    found: dict[str, Any] = {name: [] for name in ("raw", "scaled", "capped", "biased", "masked", "weights", "mixed", "empty_rows")}
+    found: dict[str, Any] = {
+        name: [] for name in ("raw", "scaled", "capped", "biased", "masked", "weights", "mixed", "empty_rows")
+    }
     for head in range(heads):
         kv = head * len(k) // heads
         rows: dict[str, list[Any]] = {name: [] for name in found}

@@ -50,7 +50,9 @@ def yarn_frequency(k: int, dims: int, theta: float, factor: float, original: int
     return plain / factor * ramp + plain * (1 - ramp)
 
 
-def longrope_frequency(k: int, dims: int, theta: float, short: Vector, long: Vector, original: int, length: int) -> float:
+def longrope_frequency(
+    k: int, dims: int, theta: float, short: Vector, long: Vector, original: int, length: int
+) -> float:
     return 1 / ((long if length > original else short)[k] * theta ** (2 * k / dims))
 
 
@@ -81,9 +83,9 @@ def t5_bucket(relative: int, buckets: int, furthest: int, bidirectional: bool) -
         return base + distance
     steps = 0
     # (distance / exact) ** (count - exact) >= (furthest / exact) ** step
-    while steps + 1 < count - exact and distance ** (count - exact) * exact ** (steps + 1) >= furthest ** (steps + 1) * exact ** (
-        count - exact
-    ):
+    while steps + 1 < count - exact and distance ** (count - exact) * exact ** (steps + 1) >= furthest ** (
+        steps + 1
+    ) * exact ** (count - exact):
         steps += 1
     return base + exact + steps
 
@@ -128,7 +130,14 @@ def split(rows: Matrix, heads: int) -> list[Matrix]:
 
 
 def multi_head(
-    x: Matrix, weights: Weights, heads: int, kv_heads: int, *, prefix: str = "attn", memory: Matrix | None = None, **options: Any
+    x: Matrix,
+    weights: Weights,
+    heads: int,
+    kv_heads: int,
+    *,
+    prefix: str = "attn",
+    memory: Matrix | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Multi-head attention with every stage; `out` is [token][width]. options: as `oracles.attention` takes them."""
     source = x if memory is None else memory

@@ -29,7 +29,9 @@ def per_row(weights: Matrix, seen: Seen, of: Callable[[int, list[int]], float], 
 
 
 def at_offset(weights: Matrix, seen: Seen, offset: int) -> Found:
-    return mean([weights[i][i + offset] for i in range(len(weights)) if 0 <= i + offset < len(seen[i]) and seen[i][i + offset]])
+    return mean(
+        [weights[i][i + offset] for i in range(len(weights)) if 0 <= i + offset < len(seen[i]) and seen[i][i + offset]]
+    )
 
 
 def pattern(weights: Matrix, seen: Seen, shown: Callable[[int, int], bool]) -> Found:
@@ -45,7 +47,12 @@ def pattern(weights: Matrix, seen: Seen, shown: Callable[[int, int], bool]) -> F
 
 
 def metrics(
-    weights: Matrix, seen: Seen, tokens: Sequence[object], special: Sequence[bool], punctuation: Sequence[bool], band: int = 2
+    weights: Matrix,
+    seen: Seen,
+    tokens: Sequence[object],
+    special: Sequence[bool],
+    punctuation: Sequence[bool],
+    band: int = 2,
 ) -> dict[str, Found]:
     """Every metric of one head by name; weights must be 0 where not seen."""
 
@@ -88,11 +95,15 @@ def uniform(seen: Seen) -> list[list[float]]:
 
 
 def rollout(layers: Sequence[Sequence[Matrix]]) -> list[list[float]]:
-    """Abnar and Zuidema 2020: heads averaged, half of it identity, layers multiplied. layers: [layer][head][query][key]."""
+    """Abnar and Zuidema 2020: heads averaged, half of it identity, layers multiplied. layers:
+    [layer][head][query][key]."""
     n = len(layers[0][0])
     total = [[float(i == j) for j in range(n)] for i in range(n)]
     for heads in layers:
-        step = [[sum(head[i][j] for head in heads) / len(heads) / 2 + (0.5 if i == j else 0) for j in range(n)] for i in range(n)]
+        step = [
+            [sum(head[i][j] for head in heads) / len(heads) / 2 + (0.5 if i == j else 0) for j in range(n)]
+            for i in range(n)
+        ]
         step = [[a / sum(row) for a in row] for row in step]
         total = [[sum(step[i][k] * total[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
     return total

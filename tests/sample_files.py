@@ -89,7 +89,9 @@ def captured() -> dict[str, np.ndarray[Any, Any]]:
     """Queries of 6 heads on 3 kv heads, 5 queries on 7 keys, a batch of two texts of 7 and 4 keys."""
     random = np.random.default_rng(2)
     shapes = {"q": (2, 6, 5, 8), "k": (2, 3, 7, 8), "v": (2, 3, 7, 11)}
-    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} | {"key_lengths": np.array([7, 4])}
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} | {
+        "key_lengths": np.array([7, 4])
+    }
 
 
 def one_text() -> dict[str, np.ndarray[Any, Any]]:
@@ -98,7 +100,9 @@ def one_text() -> dict[str, np.ndarray[Any, Any]]:
 
 def with_embeddings() -> bytes:
     """Canonical weights with the embeddings of their tokens."""
-    tensors = arrays(state(torch.nn.ModuleDict({name: torch.nn.Linear(WIDTH, WIDTH, bias=name == "o") for name in "qkvo"}), 9))
+    tensors = arrays(
+        state(torch.nn.ModuleDict({name: torch.nn.Linear(WIDTH, WIDTH, bias=name == "o") for name in "qkvo"}), 9)
+    )
     words = ["humpty", "dumpty", "sat", "on", "a", "wall"]
     tensors["embedding.weight"] = np.random.default_rng(3).normal(size=(len(words), WIDTH)).astype(np.float32)
     return save(tensors, {"tokens": json.dumps(words), "num_heads": str(HEADS)})
@@ -118,7 +122,9 @@ def tokenizer() -> bytes:
         show_progress=False,
     )
     made.train_from_iterator([*SENTENCES.splitlines(), *CHINESE.splitlines()], trainer)
-    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)])
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
+    )
     return made.to_str().encode()
 
 

@@ -36,10 +36,14 @@ def sessions() -> list[tuple[str, str]]:
 def pattern(expected: str) -> str:
     """The regular expression for an expected output."""
     lines = [".*?" if line.strip() == "…" else re.escape(line) for line in expected.rstrip("\n").split("\n")]
-    return "\n".join(lines).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?") + ("(?:\n.*)*" if lines[-1] == ".*?" else "")
+    return "\n".join(lines).replace("\n.*?\n", "\n(?:.*\n)*?").removesuffix("\n.*?") + (
+        "(?:\n.*)*" if lines[-1] == ".*?" else ""
+    )
 
 
-@pytest.mark.parametrize(("command", "expected"), sessions(), ids=lambda value: value[:60] if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    ("command", "expected"), sessions(), ids=lambda value: value[:60] if isinstance(value, str) else None
+)
 def test_block(command: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     environment = {
@@ -49,7 +53,9 @@ def test_block(command: str, expected: str, tmp_path: Path) -> None:
         "COLUMNS": "80",
         "HF_HUB_OFFLINE": "1",
     }
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     assert "Traceback" not in done.stderr
     shown = (done.stdout + done.stderr).rstrip("\n")
     assert re.fullmatch(pattern(expected), shown), f"README says:\n{expected}\nit prints:\n{shown}"

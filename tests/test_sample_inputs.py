@@ -38,7 +38,9 @@ def parts(file: bytes) -> tuple[Any, bytes]:
     return json.loads(file[8:start]), file[start:]
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if Path(name).suffix in (".txt", ".csv", ".npy", ".safetensors", ".json")])
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if Path(name).suffix in (".txt", ".csv", ".npy", ".safetensors", ".json")]
+)
 def test_recipes_make_the_same_bytes(name: str) -> None:
     if name.endswith(".safetensors"):  # the library writes the keys of its header in any order
         assert parts(FILES[name]()) == parts((SAMPLES / name).read_bytes())
@@ -83,7 +85,9 @@ def test_weight_files_give_what_their_class_gives(name: str, module: torch.nn.Mo
 
 
 def test_embeddings_read_the_same_from_either_format() -> None:
-    assert np.array_equal(output("--d-model", "16"), output("--d-model", "16", "--embeddings", sample("embeddings.csv")))
+    assert np.array_equal(
+        output("--d-model", "16"), output("--d-model", "16", "--embeddings", sample("embeddings.csv"))
+    )
 
 
 @pytest.mark.parametrize("name", ["mask.json", "mask.csv", "mask.npy"])
@@ -106,7 +110,9 @@ def test_texts_run_line_by_line(name: str, count: int) -> None:
 def test_the_sample_tokenizer_cuts_and_marks_its_own() -> None:
     document = ask("tokens", HUMPTY, "--tokenizer", sample("tokenizer.json"), "--json").json
     assert [token["special"] for token in document["tokens"]] == [True, *[False] * (len(document["tokens"]) - 2), True]
-    assert "".join(token["text"] for token in document["tokens"] if not token["special"]).replace(" ", "") == HUMPTY.replace(" ", "")
+    assert "".join(token["text"] for token in document["tokens"] if not token["special"]).replace(
+        " ", ""
+    ) == HUMPTY.replace(" ", "")
 
 
 def test_embeddings_inside_a_weight_file_serve_its_words() -> None:

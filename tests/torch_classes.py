@@ -84,7 +84,8 @@ class WholeMaps(SharedMaps):
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         batch, length, _ = x.shape
         values, keys, queries = (
-            module(x).reshape(batch, length, self.count, self.head_dim) for module in (self.values, self.keys, self.queries)
+            module(x).reshape(batch, length, self.count, self.head_dim)
+            for module in (self.values, self.keys, self.queries)
         )
         energy = torch.einsum("nqhd,nkhd->nhqk", queries, keys)
         if visible is not None:
@@ -123,7 +124,9 @@ class MatricesPerHead(nn.Module):
         self.W_O, self.b_O = nn.Parameter(torch.empty(heads, v_dim, d_model)), nn.Parameter(torch.empty(d_model))
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
-        q, k, v = (torch.einsum("bnd,hde->bhne", x, getattr(self, f"W_{n}")) + getattr(self, f"b_{n}")[:, None] for n in "QKV")
+        q, k, v = (
+            torch.einsum("bnd,hde->bhne", x, getattr(self, f"W_{n}")) + getattr(self, f"b_{n}")[:, None] for n in "QKV"
+        )
         scores = torch.einsum("bhqe,bhke->bhqk", q, k) / q.shape[-1] ** 0.5
         if visible is not None:
             scores = scores.masked_fill(~visible, BLOCKED)
@@ -145,13 +148,17 @@ class Kernels(nn.Module):
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         q, k, v = (
-            torch.einsum("abc,cde->abde", x, self.part[f"{name}/kernel"]) + self.part[f"{name}/bias"] for name in ("query", "key", "value")
+            torch.einsum("abc,cde->abde", x, self.part[f"{name}/kernel"]) + self.part[f"{name}/bias"]
+            for name in ("query", "key", "value")
         )
         scores = torch.einsum("aecd,abcd->acbe", k, q / q.shape[-1] ** 0.5)
         if visible is not None:
             scores = scores.masked_fill(~visible, BLOCKED)
         mixed = torch.einsum("acbe,aecd->abcd", torch.softmax(scores, -1), v)
-        return torch.einsum("abcd,cde->abe", mixed, self.part["attention_output/kernel"]) + self.part["attention_output/bias"]
+        return (
+            torch.einsum("abcd,cde->abe", mixed, self.part["attention_output/kernel"])
+            + self.part["attention_output/bias"]
+        )
 
 
 class Fused(nn.Module):
@@ -161,12 +168,20 @@ class Fused(nn.Module):
         super().__init__()
         self.count = heads
         self.c_attn, self.c_proj = nn.Module(), nn.Module()
-        self.c_attn.weight, self.c_attn.bias = nn.Parameter(torch.empty(d_model, 3 * d_model)), nn.Parameter(torch.empty(3 * d_model))
-        self.c_proj.weight, self.c_proj.bias = nn.Parameter(torch.empty(d_model, d_model)), nn.Parameter(torch.empty(d_model))
+        self.c_attn.weight, self.c_attn.bias = (
+            nn.Parameter(torch.empty(d_model, 3 * d_model)),
+            nn.Parameter(torch.empty(3 * d_model)),
+        )
+        self.c_proj.weight, self.c_proj.bias = (
+            nn.Parameter(torch.empty(d_model, d_model)),
+            nn.Parameter(torch.empty(d_model)),
+        )
 
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
-        parts = torch.addmm(self.c_attn.bias, x.reshape(-1, width), self.c_attn.weight).reshape(batch, length, 3 * width)
+        parts = torch.addmm(self.c_attn.bias, x.reshape(-1, width), self.c_attn.weight).reshape(
+            batch, length, 3 * width
+        )
         q, k, v = (part.reshape(batch, length, self.count, -1).transpose(1, 2) for part in parts.split(width, dim=2))
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if visible is not None:
@@ -186,7 +201,9 @@ class LinearFused(nn.Module):
     def forward(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
         q, k, v = self.qkv(x).reshape(batch, length, 3, self.count, -1).permute(2, 0, 3, 1, 4)
-        mask = None if visible is None else torch.zeros(visible.shape, dtype=x.dtype).masked_fill(~visible, float("-inf"))
+        mask = (
+            None if visible is None else torch.zeros(visible.shape, dtype=x.dtype).masked_fill(~visible, float("-inf"))
+        )
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.proj(mixed.transpose(1, 2).reshape(batch, length, width))
 
@@ -194,7 +211,9 @@ class LinearFused(nn.Module):
 class Torch(nn.Module):
     """torch.nn.MultiheadAttention, called with itself as query, key and value."""
 
-    def __init__(self, d_model: int, heads: int, *, bias: bool = True, add_bias_kv: bool = False, apart: bool = False) -> None:
+    def __init__(
+        self, d_model: int, heads: int, *, bias: bool = True, add_bias_kv: bool = False, apart: bool = False
+    ) -> None:
         super().__init__()
         self.inner = nn.MultiheadAttention(d_model, heads, bias=bias, add_bias_kv=add_bias_kv, batch_first=True)
         if apart:  # the module keeps the projections apart where the widths differ; here they do not, and the names are the same

@@ -1,4 +1,5 @@
-"""Which tokens of two texts correspond: the longest runs of equal tokens, in order; the same tokens in another order, each with its own."""
+"""Which tokens of two texts correspond: the longest runs of equal tokens, in order; the same tokens in another order,
+each with its own."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from difflib import SequenceMatcher
 
 @dataclass(frozen=True)
 class Alignment:
-    """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another order.
+    """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another
+    order.
 
     only_a, only_b: positions without a partner.
     """

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attncli.analysis.sight import Floats
-from attncli.attention.chance import normal
+from attncli.analysis.visible_keys import Floats
+from attncli.mechanism.random_streams import normal
 
 DRAWS = 4
 
@@ -35,7 +35,8 @@ class Head:
 
 
 def copying(head: Head) -> float:
-    """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates; NaN for a zero matrix.
+    """Re Σλ / Σ|λ| over the eigenvalues of W_OV: 1 for a head that copies, −1 for one that negates; NaN for a zero
+    matrix.
 
     W_V W_O and W_O W_V have the same eigenvalues but for zeros.
     """
@@ -63,7 +64,8 @@ def composition(before: Head, after: Head) -> dict[str, float]:
 
 
 def random_composition(before: Head, after: Head, *, seed: int = 0) -> dict[str, float]:
-    """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws: what chance gives."""
+    """The composition of standard normal matrices of the same shapes, mean of `DRAWS` seeded draws: what chance
+    gives."""
     found = []
     for draw in range(DRAWS):
         drawn = [_drawn(head, seed + draw, name) for name, head in (("before", before), ("after", after))]
@@ -77,13 +79,23 @@ def _drawn(head: Head, seed: int, name: str) -> Head:
     def like(part: str, matrix: Floats) -> Floats:
         return normal(seed, f"circuits\0{name}\0{part}", matrix.shape).astype(np.float64)
 
-    return Head(head.layer, head.head, like("w_q", head.w_q), like("w_k", head.w_k), like("w_v", head.w_v), like("w_o", head.w_o))
+    return Head(
+        head.layer,
+        head.head,
+        like("w_q", head.w_q),
+        like("w_k", head.w_k),
+        like("w_v", head.w_v),
+        like("w_o", head.w_o),
+    )
 
 
 def compositions(heads: Sequence[Head]) -> list[tuple[int, int, dict[str, float]]]:
     """The composition of every pair of heads of which one is in an earlier layer: places in `heads`, earlier first."""
     return [
-        (a, b, composition(before, after)) for a, before in enumerate(heads) for b, after in enumerate(heads) if before.layer < after.layer
+        (a, b, composition(before, after))
+        for a, before in enumerate(heads)
+        for b, after in enumerate(heads)
+        if before.layer < after.layer
     ]
 
 

@@ -38,7 +38,9 @@ def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple
     texts_a, texts_b = ([token["text"] for token in side["tokens"]] for side in (a, b))
     pairs = align(texts_a, texts_b)
     if not pairs.a:
-        raise InputError("the two texts have no token in common, so nothing can be compared", expected="texts that share words")
+        raise InputError(
+            "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
+        )
     heads = [compare_heads(left, right, pairs) for left, right in zip(heads_a, heads_b, strict=True)]
     return {
         "schema": "attn.compare/1",
@@ -58,21 +60,28 @@ def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple
 def _heads(document: Mapping[str, Any]) -> list[Head]:
     """The heads of a run, with weights of the size of its text."""
     if document.get("schema") != "attn.run/1":
-        raise InputError(f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it")
+        raise InputError(
+            f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it"
+        )
     if document.get("queries") is not None:
         raise InputError("this run holds only some queries", expected="a run without --query")
     try:
         names = {"text", "tokens", "model", "attention", "warnings"} - document.keys()
         if names:
             raise InputError(f"this run has no {sorted(names)[0]}", expected="attn.run/1, as attn run --json writes it")
-        found = [(int(layer["layer"]), int(head["head"]), head) for layer in document["layers"] for head in layer["heads"]]
+        found = [
+            (int(layer["layer"]), int(head["head"]), head) for layer in document["layers"] for head in layer["heads"]
+        ]
         count = len([token["text"] for token in document["tokens"]])
         shapes = {_matrix(head["weights"]).shape[:1] for _, _, head in found}
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"this run is damaged: {error}", expected="attn.run/1 with its weights, as attn run --json writes it") from error
+        raise InputError(
+            f"this run is damaged: {error}", expected="attn.run/1 with its weights, as attn run --json writes it"
+        ) from error
     if shapes != {(count,)}:
         raise InputError(
-            f"this run has {count} tokens and weights for another number of queries, or none", expected="a run with its weights"
+            f"this run has {count} tokens and weights for another number of queries, or none",
+            expected="a run with its weights",
         )
     return found
 
@@ -87,7 +96,11 @@ def _differs(a: Mapping[str, Any], b: Mapping[str, Any], heads_a: Sequence[Head]
     found += ["tokens"] if [t["text"] for t in a["tokens"]] != [t["text"] for t in b["tokens"]] and not found else []
     identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
     found += ["weights"] if any(a["model"].get(key) != b["model"].get(key) for key in identity) else []
-    found += [name for at, name in enumerate(("layer", "head")) if any(x[at] != y[at] for x, y in zip(heads_a, heads_b, strict=True))]
+    found += [
+        name
+        for at, name in enumerate(("layer", "head"))
+        if any(x[at] != y[at] for x, y in zip(heads_a, heads_b, strict=True))
+    ]
     members = dict.fromkeys((*a["attention"], *b["attention"]))
     return found + [name for name in members if a["attention"].get(name) != b["attention"].get(name)]
 
@@ -112,7 +125,8 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
     places = (pairs.a, pairs.b)
     common = [found[np.ix_(at, at)] for found, at in zip(weights, places, strict=True)]
     outside = [
-        np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None) for found, cut, at in zip(weights, common, places, strict=True)
+        np.clip(found[list(at)].sum(axis=1) - cut.sum(axis=1), 0.0, None)
+        for found, cut, at in zip(weights, common, places, strict=True)
     ]
     difference = common[1] - common[0]
     if np.isnan(difference).all():
@@ -171,7 +185,10 @@ def _kept(weights: Floats, b: Mapping[str, Any], pairs: Alignment) -> float | No
 def _output_error(a: Mapping[str, Any], b: Mapping[str, Any], pairs: Alignment) -> float | None:
     if a.get("output") is None or b.get("output") is None:
         return None
-    first, second = np.asarray(a["output"], np.float64)[list(pairs.a)], np.asarray(b["output"], np.float64)[list(pairs.b)]
+    first, second = (
+        np.asarray(a["output"], np.float64)[list(pairs.a)],
+        np.asarray(b["output"], np.float64)[list(pairs.b)],
+    )
     size = float(np.linalg.norm(first))
     return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
 
@@ -187,7 +204,8 @@ def _summary(heads: Sequence[Document]) -> Document:
 
 
 def moved(heads: Sequence[Document], pairs: Alignment, top: int) -> list[Document]:
-    """The weights that differ most, largest first; layer and head are A's, query and key positions in A. Equal weights are left out."""
+    """The weights that differ most, largest first; layer and head are A's, query and key positions in A. Equal weights
+    are left out."""
     found = []
     for head in heads:
         sizes = np.abs(head["difference"])

@@ -14,11 +14,11 @@ from attncli import __version__
 from attncli.analysis.counting import pairs_of
 from attncli.analysis.document import Document, model_part, position_name
 from attncli.arrays.backend import ITEM
-from attncli.attention.mask import Causal, Everywhere, Mask, Window
-from attncli.attention.mask_spec import spec_text
-from attncli.attention.reach import span
-from attncli.attention.spec import Attention
 from attncli.errors import UsageError
+from attncli.mechanism.key_range import span
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
+from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 
 """Bytes of one number."""
@@ -67,7 +67,11 @@ def variants(sizes: Sizes) -> list[Document]:
     (or steps) information between the two most distant tokens must go, None where chance decides.
     """
     n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
-    named: list[tuple[str, Mask]] = [("full", Everywhere()), ("causal", Causal()), ("window", Window(sizes.window - 1, 0))]
+    named: list[tuple[str, Mask]] = [
+        ("full", Everywhere()),
+        ("causal", Causal()),
+        ("window", Window(sizes.window - 1, 0)),
+    ]
     named += [("mask", mask) for mask in sizes.masks]
     found = []
     for name, mask in named:
@@ -90,7 +94,8 @@ def variants(sizes: Sizes) -> list[Document]:
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:
-    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the first, the last and some between."""
+    """The most keys that any block of `rows` query rows has to look at; of very many blocks, the first, the last and
+    some between."""
     starts: Sequence[int] = range(0, n, rows)
     if len(starts) > 3 * BLOCKS:
         between = starts[BLOCKS : -BLOCKS : (len(starts) - 2 * BLOCKS) // BLOCKS]
@@ -100,7 +105,8 @@ def reach(mask: Mask, n: int, rows: int) -> int:
 
 
 def _hashed(sizes: Sizes) -> Document:
-    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one before."""
+    """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one
+    before."""
     n, item = sizes.n, ITEM[sizes.dtype]
     span = min(2 * sizes.chunk, n)
     pairs = n * span * sizes.rounds
@@ -170,10 +176,14 @@ def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows:
 def model_cost(model: Model, n: int, rows: int) -> tuple[list[Document], Document]:
     """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
     layers = [
-        layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype, rows) for at, block in enumerate(model.spec.blocks)
+        layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
+        for at, block in enumerate(model.spec.blocks)
     ]
     total = {name: sum(layer[name] for layer in layers) for name in ("multiply_adds", "projections", "cache_bytes")}
-    return layers, {**total, **{name: max(layer[name] for layer in layers) for name in ("score_bytes", "streamed_bytes")}}
+    return layers, {
+        **total,
+        **{name: max(layer[name] for layer in layers) for name in ("score_bytes", "streamed_bytes")},
+    }
 
 
 def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Document] = ()) -> Document:

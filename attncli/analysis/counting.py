@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from attncli.analysis.visibility import bound, visible_rows
-from attncli.attention.mask import AllOf, Blocks, Causal, Chunk, Dilated, Everywhere, Mask, Padding, Prefix, Streaming, Window
+from attncli.mechanism.mask import (
+    AllOf,
+    Blocks,
+    Causal,
+    Chunk,
+    Dilated,
+    Everywhere,
+    Mask,
+    Padding,
+    Prefix,
+    Streaming,
+    Window,
+)
 
 
 def pairs_of(mask: Mask, n: int, *, seed: int = 0) -> int:

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.document import Document, empty_rows, header, overflow, shape_rows
-from attncli.analysis.worked import softmax_steps
-from attncli.attention.spec import Attention, Rope
-from attncli.attention.trace import SQUARE
+from attncli.analysis.softmax_by_hand import softmax_steps
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.mechanism.spec import Attention, Rope
+from attncli.mechanism.trace import SQUARE
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def derivation_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int) -> Document:
+def derivation_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
+) -> Document:
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
@@ -74,7 +76,9 @@ def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query:
     bias = _bias(found, query)
     scores = capped if bias is None else capped + bias
     visible = ~(np.isneginf(found["masked"][0, query]) & ~np.isneginf(found["biased"][0, query]))
-    worked = softmax_steps([float(score) if seen else None for score, seen in zip(scores, visible, strict=True)], sink=sink)
+    worked = softmax_steps(
+        [float(score) if seen else None for score, seen in zip(scores, visible, strict=True)], sink=sink
+    )
     weights = np.asarray(worked.weights)
     # a hidden value may be anything, even NaN: it has no part in the sum
     terms = np.where(weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0)

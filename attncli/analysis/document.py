@@ -10,18 +10,24 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.words import Words
 from attncli.arrays.backend import Backend
-from attncli.attention.mask import Mask, shows_all
-from attncli.attention.mask_spec import describe, spec_text
-from attncli.attention.spec import Alibi, Attention, Position, RelativeBuckets, Rope
-from attncli.attention.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.inputs.token import Token
+from attncli.mechanism.mask import Mask, shows_all
+from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.spec import Alibi, Attention, Position, RelativeBuckets, Rope
+from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.models.model import Model
 
 Document = dict[str, Any]
 
 
 def header(
-    schema: str, model: Model, text: str, tokens: Sequence[Token], words: Words | None = None, *, computing: Backend | None = None
+    schema: str,
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    words: Words | None = None,
+    *,
+    computing: Backend | None = None,
 ) -> Document:
     """The part that every document about a text begins with: schema, version, text, tokens, model, attention.
 
@@ -42,7 +48,14 @@ def header(
 def token_rows(tokens: Iterable[Token]) -> list[Document]:
     """Tokens as documents hold them."""
     return [
-        {"index": token.index, "text": token.text, "id": token.id, "start": token.start, "end": token.end, "special": token.special}
+        {
+            "index": token.index,
+            "text": token.text,
+            "id": token.id,
+            "start": token.start,
+            "end": token.end,
+            "special": token.special,
+        }
         for token in tokens
     ]
 
@@ -98,7 +111,9 @@ def _by_layer(texts: Sequence[str]) -> str:
     """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)"."""
     if len(set(texts)) == 1:
         return texts[0]
-    return ", ".join(f"{text} ({ranges([at for at, one in enumerate(texts) if one == text])})" for text in dict.fromkeys(texts))
+    return ", ".join(
+        f"{text} ({ranges([at for at, one in enumerate(texts) if one == text])})" for text in dict.fromkeys(texts)
+    )
 
 
 def _says(masks: Sequence[Mask]) -> str:
@@ -145,7 +160,9 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
     told = {} if attention.hashing is None else {"k": "K = Q / rms(Q) / √d", "masked": "−∞ where not compared"}
     # all stages with a number per pair have the shape of the weights
     queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
-    square = dict.fromkeys(SQUARE, np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)))  # takes no memory
+    square = dict.fromkeys(
+        SQUARE, np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys))
+    )  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
     return [
         {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": told.get(row.step, row.formula)}
@@ -170,7 +187,9 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
         part["output"] = found["mixed"][place]
         if stages:
             # heads that share keys and values show the ones they share
-            part["stages"] = {name: found[name][place * len(found[name]) // len(heads)] for name in ordered(found) if _per_head(name)}
+            part["stages"] = {
+                name: found[name][place * len(found[name]) // len(heads)] for name in ordered(found) if _per_head(name)
+            }
         parts.append(part)
     layer: Document = {"layer": trace.layer, "heads": parts, "output": found["out"]}
     if stages:
@@ -186,11 +205,15 @@ def _per_head(name: str) -> bool:
 def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[Document]:
     """The queries that see nothing, one entry per layer, head and query."""
     found = backend.numpy(trace.empty_rows)
-    return [{"layer": trace.layer, "head": heads[int(place)], "query": int(query)} for place, query in zip(*np.nonzero(found), strict=True)]
+    return [
+        {"layer": trace.layer, "head": heads[int(place)], "query": int(query)}
+        for place, query in zip(*np.nonzero(found), strict=True)
+    ]
 
 
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
-    """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no mask's work."""
+    """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no
+    mask's work."""
     rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]), np.float64)).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:
@@ -207,4 +230,11 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Docum
         covered = "" if row["start"] is None else text[row["start"] : row["end"]]
         # the span of a byte is the character that it is part of
         row["bytes"] = [row["id"]] if tokenizer == "byte" else list(covered.encode("utf-8", "surrogatepass"))
-    return {"schema": "attn.tokens/1", "version": __version__, "text": text, "tokenizer": tokenizer, "tokens": rows, "warnings": []}
+    return {
+        "schema": "attn.tokens/1",
+        "version": __version__,
+        "text": text,
+        "tokenizer": tokenizer,
+        "tokens": rows,
+        "warnings": [],
+    }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.sight import Bools, Ints
+from attncli.analysis.visible_keys import Bools, Ints
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 
@@ -68,7 +68,9 @@ def parse(text: str) -> tuple[str, ...]:
 
             near = get_close_matches(name, KINDS, 1, 0.5)
             raise UsageError(
-                f"--exclude {name!r} is nothing to leave out", expected=", ".join(KINDS), hint=f"--exclude {near[0]}" if near else ""
+                f"--exclude {name!r} is nothing to leave out",
+                expected=", ".join(KINDS),
+                hint=f"--exclude {near[0]}" if near else "",
             )
     if not named:
         raise UsageError("--exclude names nothing", expected=", ".join(KINDS))

@@ -10,11 +10,11 @@ import numpy as np
 
 from attncli.analysis.document import Document, header, notes, overflow
 from attncli.analysis.words import Words
-from attncli.attention.attend import RowBlock
 from attncli.errors import InputError
 from attncli.inputs.token import Token
-from attncli.models.long import rows_for
+from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
+from attncli.models.row_blocks import rows_for
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ class _Ends:
                 row, seen = (np.zeros((weights.shape[0], block.high), dtype) for dtype in (np.float64, bool))
                 row[:, block.low :] = weights
                 shown = (
-                    True if block.seen is None else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
+                    True
+                    if block.seen is None
+                    else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
                 )
                 seen[:, block.low :] = shown
                 self.rows[query], self.seen[query] = (_fit(part, self._keys) for part in (row, seen))
@@ -56,12 +58,15 @@ def _fit(row: np.ndarray[Any, Any], keys: int) -> np.ndarray[Any, Any]:
     return np.pad(row[:, :keys], ((0, 0), (0, max(keys - row.shape[1], 0))))
 
 
-def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Sought, *, words: Words | None = None) -> Document:
+def find_document(
+    model: Model, text: str, tokens: Sequence[Token], sought: Sought, *, words: Words | None = None
+) -> Document:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
     same from `end` to `start`. words: merge pieces first; then start and end are words.
-    Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other is left.
+    Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
+    is left.
     """
     ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
     queries = sorted({*ends[0], *ends[1]})
@@ -81,12 +86,29 @@ def find_document(model: Model, text: str, tokens: Sequence[Token], sought: Soug
             if np.isnan((forward[head], back[head])).any():
                 continue
             there = _place(forward[head], seen[head], sought.end)
-            found.append({"layer": trace.layer, "head": head, **there, "reverse": _place(back[head], seen_back[head], sought.start)})
+            found.append(
+                {
+                    "layer": trace.layer,
+                    "head": head,
+                    **there,
+                    "reverse": _place(back[head], seen_back[head], sought.start),
+                }
+            )
     if not found:
-        raise InputError("no head has weights that are finite numbers", expected="numbers that their type can hold", hint="--dtype float64")
+        raise InputError(
+            "no head has weights that are finite numbers",
+            expected="numbers that their type can hold",
+            hint="--dtype float64",
+        )
     found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
     document = header("attn.find/1", model, text, tokens, words)
-    return document | {"from": sought.start, "to": sought.end, "words": words is not None, "heads": found, "warnings": warnings}
+    return document | {
+        "from": sought.start,
+        "to": sought.end,
+        "words": words is not None,
+        "heads": found,
+        "warnings": warnings,
+    }
 
 
 def _pieces(words: Words | None, at: int) -> range:

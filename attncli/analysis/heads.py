@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.across import Across
+from attncli.analysis.across_heads import Across
 from attncli.analysis.document import Document, empty_rows, header, notes, overflow
 from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.long_run import SIDE
 from attncli.analysis.measure import Measured, Tally, known
 from attncli.analysis.metrics import DEFAULT
-from attncli.analysis.moved import shares, value_sizes
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.repeats import Scores
-from attncli.analysis.rows import About
-from attncli.analysis.rowwise import SIDE
-from attncli.analysis.sight import Bools, Floats
-from attncli.analysis.watch import Watch
+from attncli.analysis.random_repeats import Scores
+from attncli.analysis.row_consumers import Watch
+from attncli.analysis.row_facts import About
+from attncli.analysis.value_norms import shares, value_sizes
+from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, merged_words
-from attncli.attention.attend import RowBlock
-from attncli.attention.trace import LayerTrace
 from attncli.inputs.token import Token
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 
 
@@ -38,8 +38,8 @@ class Compared:
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
     everything, out of `exclude.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
-    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of `across.ACROSS`.
-    sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
+    (weights times the size of the transformed values). labels: whether heads are labelled; across: out of
+    `across.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
     """
 
     layers: Sequence[int] | None = None
@@ -66,7 +66,14 @@ class _Layer:
     """What one layer's heads add up to."""
 
     def __init__(
-        self, model: Model, tokens: Sequence[Token], wanted: Compared, layer: int, heads: Sequence[int], *, side: int | None
+        self,
+        model: Model,
+        tokens: Sequence[Token],
+        wanted: Compared,
+        layer: int,
+        heads: Sequence[int],
+        *,
+        side: int | None,
     ) -> None:
         self.layer, self.heads = layer, heads
         about = About(
@@ -74,7 +81,9 @@ class _Layer:
             np.array([token.special for token in tokens]),
             np.array([is_punctuation(token) for token in tokens]),
         )
-        names = dict.fromkeys((*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ())))
+        names = dict.fromkeys(
+            (*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ()))
+        )
         self.tally = Tally(len(heads), tuple(names), about)
         links = Links(tokens, top=1, everything=wanted.all_links or model.identity.source != "checkpoint")
         self.links = links
@@ -95,7 +104,11 @@ class _Layer:
             if self.maps is not None:
                 part["pool"] = self.maps.pool
                 part["weights"] = self.maps.values[place]
-            part |= {"metrics": numbers(shown, place, "value"), "baseline": numbers(shown, place, "baseline"), "top_link": top["link"]}
+            part |= {
+                "metrics": numbers(shown, place, "value"),
+                "baseline": numbers(shown, place, "baseline"),
+                "top_link": top["link"],
+            }
             if wanted.sort is not None:
                 part["sorted_by"] = numbers({wanted.sort: measured[wanted.sort]}, place, "value")[wanted.sort]["value"]
             if wanted.labels:
@@ -118,8 +131,8 @@ def heads_document(
 ) -> Document:
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
 
-    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats: scores of
-    random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
+    `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
+    scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
     n × n then, and maps are pooled. progress: told the share done, where rows are given.
     """
     for name in (*wanted.metrics, *((wanted.sort,) if wanted.sort else ())):
@@ -162,7 +175,9 @@ def heads_document(
                 left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
                 weights = left_out.without(weights, np.arange(len(shown)))
             elif words is None:
-                weights = _of(heads, model.backend.numpy(trace.stages["weights"]))  # a learned extra key keeps its column
+                weights = _of(
+                    heads, model.backend.numpy(trace.stages["weights"])
+                )  # a learned extra key keeps its column
             average = weights.mean(0)
             spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
             moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
@@ -172,10 +187,16 @@ def heads_document(
             for place, part in enumerate(parts):
                 part["weights"] = weights[place]
         found += parts if moved is None else [part | {"moved": other} for part, other in zip(parts, moved, strict=True)]
-        empty += [row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row["head"] in heads]
+        empty += [
+            row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row["head"] in heads
+        ]
     if wanted.sort is not None:
         found.sort(key=lambda part: _order(part["sorted_by"], rising=wanted.rising))
-    held = {"weights": average, "entropy": spread[0], "heads_entropy": float(np.mean(spread[1:]))} if wanted.maps and spread else None
+    held = (
+        {"weights": average, "entropy": spread[0], "heads_entropy": float(np.mean(spread[1:]))}
+        if wanted.maps and spread
+        else None
+    )
     document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": warnings, **_stated(model, wanted)}
     return document if across is None else document | across.parts(model, list(layers), wanted.heads)
 
@@ -208,15 +229,24 @@ def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return every if len(heads) == len(every) else every[list(heads)]
 
 
-def _whole(model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int) -> tuple[Floats, Bools]:
+def _whole(
+    model: Model, trace: LayerTrace, heads: Sequence[int], words: Words | None, count: int
+) -> tuple[Floats, Bools]:
     """A layer's weights and visibility [head, query, key]: only tokens as keys, pieces merged to words if asked."""
-    weights, scores = (_of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked"))
+    weights, scores = (
+        _of(heads, model.backend.numpy(trace.stages[name]))[..., :count] for name in ("weights", "masked")
+    )
     visible = scores != -np.inf
     return (weights, visible) if words is None else (words.merge(weights), words.merge_visible(visible))
 
 
 def _moved(
-    model: Model, trace: LayerTrace, tokens: Sequence[Token], wanted: Compared, heads: Sequence[int], words: Words | None
+    model: Model,
+    trace: LayerTrace,
+    tokens: Sequence[Token],
+    wanted: Compared,
+    heads: Sequence[int],
+    words: Words | None,
 ) -> list[Document]:
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
@@ -224,7 +254,13 @@ def _moved(
     moved = shares(weights.astype(np.float64), value_sizes(model, trace)[list(heads), :count])
     if words is not None:
         moved, visible = words.merge(moved), words.merge_visible(visible)
-    bare = Compared(metrics=wanted.metrics, all_links=wanted.all_links, exclude=wanted.exclude, renormalise=wanted.renormalise, maps=False)
+    bare = Compared(
+        metrics=wanted.metrics,
+        all_links=wanted.all_links,
+        exclude=wanted.exclude,
+        renormalise=wanted.renormalise,
+        maps=False,
+    )
     layer = _Layer(model, tokens, bare, trace.layer, heads, side=None)
     layer.watch.whole(moved, visible)
     return [{name: part[name] for name in ("metrics", "top_link")} for part in layer.parts(bare, None)]
@@ -237,6 +273,9 @@ def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
 def numbers(measured: dict[str, Measured], place: int, which: str) -> Document:
     """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
     return {
-        name: {"value": None if np.isnan(number := float(getattr(one, which)[place])) else number, "rows": int(one.rows[place])}
+        name: {
+            "value": None if np.isnan(number := float(getattr(one, which)[place])) else number,
+            "rows": int(one.rows[place]),
+        }
         for name, one in measured.items()
     }

@@ -23,7 +23,8 @@ BROAD = 0.9
 
 @dataclass(frozen=True)
 class Label:
-    """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least value."""
+    """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least
+    value."""
 
     name: str
     score: str
@@ -42,9 +43,19 @@ LABELS: Mapping[str, Label] = {
         Label("first-token sink", "sink", 0.3, "rests on the first token", "Gu et al. 2024, threshold 0.3"),
         Label("special-token", "special", 0.5, "rests on special tokens such as [SEP]", "Clark 2019"),
         Label("punctuation", "punctuation", 0.4, "looks at punctuation", "Clark 2019"),
-        Label("duplicate-token", "repeats_duplicate", 0.4, "looks at the same token earlier", "Wang et al. 2022, on random repeats"),
         Label(
-            "induction", "repeats_induction", 0.4, "looks at what followed the same token earlier", "Olsson et al. 2022, on random repeats"
+            "duplicate-token",
+            "repeats_duplicate",
+            0.4,
+            "looks at the same token earlier",
+            "Wang et al. 2022, on random repeats",
+        ),
+        Label(
+            "induction",
+            "repeats_induction",
+            0.4,
+            "looks at what followed the same token earlier",
+            "Olsson et al. 2022, on random repeats",
         ),
         Label("broad", "normalised_entropy", BROAD, "spreads over nearly all keys", "Clark 2019"),
     )
@@ -65,7 +76,9 @@ class Labelled:
     detail: str = ""
 
 
-def labels_of(measured: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None) -> list[Labelled]:
+def labels_of(
+    measured: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
+) -> list[Labelled]:
     """The labels of one head, in the order of `LABELS`.
 
     measured: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
@@ -83,10 +96,15 @@ def labels_of(measured: Mapping[str, Measured], head: int, *, repeats: Mapping[s
         known = [(float(measured[name].value[head]), name) for name in names if measured[name].rows[head] >= LEAST_ROWS]
         value, name = max(known, default=(np.nan, ""))
         if value >= label.threshold and (label.name == "broad" or value >= MARGIN * measured[name].baseline[head]):
-            found.append(Labelled(label.name, value, label.threshold, name.removeprefix("offset") if name in OFFSETS else ""))
+            found.append(
+                Labelled(label.name, value, label.threshold, name.removeprefix("offset") if name in OFFSETS else "")
+            )
     return found
 
 
 def rows(labels: Sequence[Labelled]) -> list[dict[str, object]]:
     """Labels as documents hold them."""
-    return [{"name": one.name, "score": one.score, "threshold": one.threshold, "detail": one.detail or None} for one in labels]
+    return [
+        {"name": one.name, "score": one.score, "threshold": one.threshold, "detail": one.detail or None}
+        for one in labels
+    ]

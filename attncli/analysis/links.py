@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.exclude import exclusion
-from attncli.analysis.rows import About, WeightRows, portions
-from attncli.analysis.sight import sight
+from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.toplinks import TopLinks
+from attncli.analysis.visible_keys import sight
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.token import Token
 
@@ -51,12 +51,15 @@ class Links:
         return made
 
     def add(self, layer: int, heads: Sequence[int], weights: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are ignored."""
+        """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are
+        ignored."""
         taken, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
         for head, row in portions(len(heads), count, self._keys):
             known = np.nan_to_num(np.stack([one[row, : self._keys] for one in weights[head]]))
             i = np.arange(row.start, row.stop)
-            rows = WeightRows(NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False))
+            rows = WeightRows(
+                NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False)
+            )
             taken.add(rows, first_head=head.start)
 
     def overview(self) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from attncli.analysis.metrics import DEFAULT, METRICS, OFFSETS, Metric
 from attncli.analysis.pairs import Pairs
-from attncli.analysis.rows import About, Rows, WeightRows
-from attncli.analysis.sight import Bools, Floats, Ints, Sight, sight
+from attncli.analysis.row_facts import About, Rows, WeightRows
 from attncli.analysis.uniform import UniformRows
+from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, sight
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
 
@@ -85,7 +85,9 @@ class Tally:
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
         value, baseline = means.reshape((2, len(self._metrics), *(shape if shape is not None else (-1,))))
         rows = self._rows.reshape(value.shape)
-        return {metric.name: Measured(metric, value[at], rows[at], baseline[at]) for at, metric in enumerate(self._metrics)}
+        return {
+            metric.name: Measured(metric, value[at], rows[at], baseline[at]) for at, metric in enumerate(self._metrics)
+        }
 
 
 def _sum(values: Floats, used: Bools) -> Floats:
@@ -100,7 +102,9 @@ def known(name: str) -> Metric:
         from difflib import get_close_matches
 
         near = get_close_matches(name, METRICS, 1, 0.5)
-        raise UsageError(f"there is no metric {name!r}", expected=", ".join(METRICS), hint=f"--metric {near[0]}" if near else "")
+        raise UsageError(
+            f"there is no metric {name!r}", expected=", ".join(METRICS), hint=f"--metric {near[0]}" if near else ""
+        )
     return METRICS[name]
 
 
@@ -187,6 +191,8 @@ def _spread(values: Any, shape: tuple[int, ...], name: str) -> Bools:
     try:
         spread = np.broadcast_to(found != 0, shape)
     except ValueError as error:
-        raise InputError(f"{name} has shape {list(found.shape)}", expected=f"a shape that broadcasts to {list(shape)}") from error
+        raise InputError(
+            f"{name} has shape {list(found.shape)}", expected=f"a shape that broadcasts to {list(shape)}"
+        ) from error
     tail = 2 if name == "visible" else 1
     return spread.reshape((-1, *shape[len(shape) - tail :]))

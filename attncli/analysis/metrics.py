@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.rows import Rows
-from attncli.analysis.sight import Bools, Floats
+from attncli.analysis.row_facts import Rows
+from attncli.analysis.visible_keys import Bools, Floats
 
 REACH = 5
 """The farthest offset at which a head counts as positional."""
@@ -88,12 +88,21 @@ class Metric:
         from attncli.analysis.measure import measure
 
         found = measure(
-            weights, visible, metrics=(self.name,), queries=queries, tokens=tokens, special=special, punctuation=punctuation, offset=offset
+            weights,
+            visible,
+            metrics=(self.name,),
+            queries=queries,
+            tokens=tokens,
+            special=special,
+            punctuation=punctuation,
+            offset=offset,
         )
         return found[self.name].value
 
 
-def _mean(value: Callable[[Rows], Floats], used: Callable[[Rows], Bools] = lambda rows: ~rows.see.empty) -> Callable[[Rows], PerRow]:
+def _mean(
+    value: Callable[[Rows], Floats], used: Callable[[Rows], Bools] = lambda rows: ~rows.see.empty
+) -> Callable[[Rows], PerRow]:
     return lambda rows: PerRow(value(rows), used(rows))
 
 

@@ -38,23 +38,33 @@ def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
     order = []
     for token in other:
         if not places[token.text]:
-            raise InputError(f"the second text has {token.text!r} more often than the first", expected="the same tokens in another order")
+            raise InputError(
+                f"the second text has {token.text!r} more often than the first",
+                expected="the same tokens in another order",
+            )
         order.append(places[token.text].pop())
     if len(order) < len(tokens):
         left = next(token for token in tokens if token.index not in order)
-        raise InputError(f"the first text has {left.text!r} more often than the second", expected="the same tokens in another order")
+        raise InputError(
+            f"the first text has {left.text!r} more often than the second", expected="the same tokens in another order"
+        )
     return order
 
 
-def order_document(models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0) -> Document:
-    """Run the tokens as they are and in another order through each model, and compare every token's attention output with its own.
+def order_document(
+    models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
+) -> Document:
+    """Run the tokens as they are and in another order through each model, and compare every token's attention output
+    with its own.
 
     order: for each new place the position of the token that moves there. A row's `equal` says whether
     the largest difference is within float rounding. Where ALiBi does not see a reversal, a further row moves
     the first token to the end instead, which it does see. Raises InputError for an order that moves nothing.
     """
     if list(order) == list(range(len(tokens))):
-        raise InputError("the other order is the same order", expected="at least two different tokens", hint="--tokenizer char")
+        raise InputError(
+            "the other order is the same order", expected="at least two different tokens", hint="--tokenizer char"
+        )
     document: Document = {}
     rows = []
     back = list(order) == list(range(len(tokens)))[::-1]
@@ -81,7 +91,11 @@ def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int
     greatest = int(difference.argmax())
     tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
     return {
-        **{name: value for name, value in attention_part(model, model.backend).items() if name in ("position", "mask", "dtype")},
+        **{
+            name: value
+            for name, value in attention_part(model, model.backend).items()
+            if name in ("position", "mask", "dtype")
+        },
         "order": list(order),
         "max_difference": float(difference[greatest]),
         "token": int(order[greatest]),

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from attncli.analysis.sight import Ints
+from attncli.analysis.visible_keys import Ints
 
 
 class Pairs:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attncli.analysis.rows import WeightRows
-from attncli.analysis.sight import Floats
+from attncli.analysis.row_facts import WeightRows
+from attncli.analysis.visible_keys import Floats
 
 SIDE = 256
 """Cells along each side of a map, at most; a shorter text is kept whole."""
@@ -46,7 +46,11 @@ class PooledMaps:
             else:
                 found = np.stack(
                     [
-                        rows.numpy(rows.backend.max(piece[..., max(cell * pool - first, 0) : (cell + 1) * pool - first], -1)[..., 0])
+                        rows.numpy(
+                            rows.backend.max(piece[..., max(cell * pool - first, 0) : (cell + 1) * pool - first], -1)[
+                                ..., 0
+                            ]
+                        )
                         for cell in cells
                     ],
                     -1,

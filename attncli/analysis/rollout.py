@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.sight import Bools, Floats
+from attncli.analysis.visible_keys import Bools, Floats
 
 
 class Rollout:
@@ -29,7 +29,11 @@ class Rollout:
         """
         mean = np.asarray(weights, np.float64).mean(0)
         self.result = residual(mean) @ self.result
-        seen = np.ones_like(mean, bool) if visible is None else np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
+        seen = (
+            np.ones_like(mean, bool)
+            if visible is None
+            else np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
+        )
         shown: Floats = seen.reshape((-1, *mean.shape)).astype(np.float64)
         even = (shown / np.maximum(shown.sum(-1, keepdims=True), 1)).mean(0)
         self.uniform = residual(even) @ self.uniform

@@ -9,9 +9,9 @@ import numpy as np
 
 from attncli import __version__
 from attncli.analysis.document import Document
-from attncli.attention.attend import attention
-from attncli.attention.chance import normal
 from attncli.errors import LimitError, UsageError
+from attncli.mechanism.attend import attention
+from attncli.mechanism.random_streams import normal
 
 MOST_NUMBERS = 2 * 10**8
 CHUNK = 2**22
@@ -19,13 +19,19 @@ CHUNK = 2**22
 
 
 def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> Document:
-    """Variance of q·k for `samples` independent pairs of standard normal vectors of width d_k, and what scaling does to a softmax.
+    """Variance of q·k for `samples` independent pairs of standard normal vectors of width d_k, and what scaling does
+    to a softmax.
 
     keys: over how many keys the softmax runs, for samples // keys queries (at least 1). d_model:
     also scale by 1/√d_model, None for not. The standard error of a variance s² of N numbers with
     fourth moment m₄ is √((m₄ − s⁴)/N). Raises UsageError for sizes below 1 (2 samples), LimitError for too much work.
     """
-    for name, value, least in (("d_k", d_k, 1), ("samples", samples, 2), ("keys", keys, 1), ("d_model", d_model or 1, 1)):
+    for name, value, least in (
+        ("d_k", d_k, 1),
+        ("samples", samples, 2),
+        ("keys", keys, 1),
+        ("d_model", d_model or 1, 1),
+    ):
         if value < least:
             raise UsageError(f"--{name.replace('_', '-')} is {value}", expected=f"at least {least}")
     if d_k * samples > MOST_NUMBERS:
@@ -80,7 +86,8 @@ def _variance(values: np.ndarray[Any, Any], theory: float) -> Document:
 
 
 def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int) -> list[Document]:
-    """Means over the queries of largest weight, entropy (nats) and gradient norm, for every scale and for uniform weights."""
+    """Means over the queries of largest weight, entropy (nats) and gradient norm, for every scale and for uniform
+    weights."""
     sums = {name: np.zeros(3) for name, _ in scales}
     rows = max(CHUNK // (d_k * keys), 1)
     for start in range(0, queries, rows):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.sight import Bools, Floats
+from attncli.analysis.visible_keys import Bools, Floats
 from attncli.errors import InputError, LimitError
 
 LARGEST = 2_000_000_000
@@ -32,7 +32,9 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     """
     a, b = np.asarray(p, np.float64), np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
-        raise InputError(f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys")
+        raise InputError(
+            f"weights of {list(a.shape)} against {list(b.shape)}", expected="equally many queries and keys"
+        )
     rows = row_divergences(a, b)
     used = ((a + b).sum(-1) > 0) if visible is None else np.broadcast_to(np.any(visible, -1), rows.shape)
     with np.errstate(invalid="ignore"):
@@ -68,7 +70,8 @@ def distances(weights: Any, visible: Bools | None = None) -> Floats:
 
 @dataclass(frozen=True)
 class Merge:
-    """A step of the tree: the clusters a and b (numbers below the head count are heads, then merges in order) join at `height`."""
+    """A step of the tree: the clusters a and b (numbers below the head count are heads, then merges in order) join at
+    `height`."""
 
     a: int
     b: int

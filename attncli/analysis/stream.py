@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from attncli.analysis.rows import About
-from attncli.analysis.watch import Consumer, Watch, mask_alone
+from attncli.analysis.row_consumers import Consumer, Watch, mask_alone
+from attncli.analysis.row_facts import About
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.attention.attend import Rule, row_blocks
-from attncli.attention.reach import span
-from attncli.attention.room import Room
-from attncli.models.long import BLOCK
+from attncli.mechanism.attend import Rule, row_blocks
+from attncli.mechanism.key_range import span
+from attncli.mechanism.workspace import Room
+from attncli.models.row_blocks import BLOCK
 
 STAGES = ("weights", "entropy")
 """What consumers need of each block."""
@@ -57,7 +57,14 @@ def stream(
     groups = [
         (
             group * shared,
-            row_blocks(backend, *_group(q, k, v, group, shared), _of_group(rule, group, shared, heads), rows=size, keep=STAGES, room=room),
+            row_blocks(
+                backend,
+                *_group(q, k, v, group, shared),
+                _of_group(rule, group, shared, heads),
+                rows=size,
+                keep=STAGES,
+                room=room,
+            ),
         )
         for group in range(k.shape[-3])
     ]
@@ -74,7 +81,8 @@ def stream(
 
 
 def rows_of_block(rule: Rule, queries: int, keys: int, heads: int = 1) -> int:
-    """How many query rows to compute at a time: as many as fit `BLOCK`, but under a narrow window about as many as it is wide."""
+    """How many query rows to compute at a time: as many as fit `BLOCK`, but under a narrow window about as many as it
+    is wide."""
     middle = queries // 2 + (rule.offset if isinstance(rule.offset, int) else 0)
     low, high = span(rule.mask, middle, middle, keys)
     fit = max(BLOCK // max(heads * keys, 1), FEWEST)

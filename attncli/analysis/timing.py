@@ -12,10 +12,10 @@ import numpy as np
 from attncli.analysis.cost import Sizes, variants
 from attncli.analysis.document import Document
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
-from attncli.attention.attend import Rule, attend, row_blocks
-from attncli.attention.chance import normal
-from attncli.attention.mask import Causal, Everywhere, Mask, Window
 from attncli.errors import LimitError
+from attncli.mechanism.attend import Rule, attend, row_blocks
+from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
+from attncli.mechanism.random_streams import normal
 
 MOST_BYTES = 4 * 2**30
 """Dense scores with their copies may take this much."""
@@ -26,7 +26,8 @@ REPEATS = 7
 
 
 def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda _: None) -> list[Document]:
-    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent network, torch's fused.
+    """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
+    network, torch's fused.
 
     `ratio` is to the dense run of the same backend, `computed` the same ratio of multiply-adds. One
     warm-up each. note: told what is being timed. Raises LimitError where the dense scores would not fit.
@@ -39,7 +40,9 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
             hint="a smaller -n or fewer --num-heads",
         )
     work = {variant["name"]: variant["multiply_adds"] for variant in variants(sizes)}
-    computed = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {name: work[name] / work["full"] for name in ("causal", "window", "rnn")}
+    computed = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
+        name: work[name] / work["full"] for name in ("causal", "window", "rnn")
+    }
     found = []
     for name in ("numpy", *(("torch",) if torch_is_installed() else ())):
         if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from attncli.analysis.exclude import Exclusion
-from attncli.analysis.rows import WeightRows
-from attncli.analysis.sight import Floats, Ints
+from attncli.analysis.row_facts import WeightRows
+from attncli.analysis.visible_keys import Floats, Ints
 
 AT_ONCE = 2**16
 """Weights looked at together; of a longer row, one row at a time."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.rows import About
-from attncli.analysis.sight import Bools, Floats, Ints, Sight
+from attncli.analysis.row_facts import About
+from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 
 
 class UniformRows:
@@ -46,7 +46,9 @@ class UniformRows:
         back, ahead = self.i - self.see.first, self.see.last - self.i
         signed = np.where(self.see.empty, 0.0, (self.see.first + self.see.last) / 2 - self.i)
         # sums of 1..n on either side; a range wholly on one side leaves out the part next to i
-        sums = np.sign(back) * _triangle(np.abs(back) - (back < 0)) + np.sign(ahead) * _triangle(np.abs(ahead) - (ahead < 0))
+        sums = np.sign(back) * _triangle(np.abs(back) - (back < 0)) + np.sign(ahead) * _triangle(
+            np.abs(ahead) - (ahead < 0)
+        )
         return np.where(self.see.empty, 0.0, sums * self.share), signed
 
     @cached_property
@@ -69,7 +71,9 @@ class UniformRows:
         assert self.about.pairs is not None
         rows, keys = self.about.pairs.of(self.i, after)
         inside = (keys >= self.see.first[:, rows]) & (keys <= self.see.last[:, rows])
-        counts: Floats = np.stack([np.bincount(rows[each], minlength=self.i.size) for each in inside]).astype(np.float64)
+        counts: Floats = np.stack([np.bincount(rows[each], minlength=self.i.size) for each in inside]).astype(
+            np.float64
+        )
         return counts * self.share
 
 

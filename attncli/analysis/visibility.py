@@ -10,12 +10,12 @@ import numpy as np
 
 from attncli.analysis.document import Document
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.attention.chance import normal
-from attncli.attention.hashing import bind, needs_buckets
-from attncli.attention.mask import Mask, check_size, shows_all, visible
-from attncli.attention.mask_spec import describe, spec_text
-from attncli.attention.reach import span
 from attncli.errors import LimitError
+from attncli.mechanism.hashing import bind, needs_buckets
+from attncli.mechanism.key_range import span
+from attncli.mechanism.mask import Mask, check_size, shows_all, visible
+from attncli.mechanism.mask_spec import describe, spec_text
+from attncli.mechanism.random_streams import normal
 
 MAP = 64
 """Most rows and columns of a map; larger masks are pooled."""
@@ -32,7 +32,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Count:
-    """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs per cell."""
+    """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs
+    per cell."""
 
     per_query: np.ndarray[Any, Any]
     per_key: np.ndarray[Any, Any]
@@ -41,7 +42,8 @@ class Count:
 
 
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
-    """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and keys."""
+    """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and
+    keys."""
     if not needs_buckets(mask):
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
@@ -105,7 +107,8 @@ def _edges(first: int, last: int, block: int) -> list[int]:
 
 
 def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> Document:
-    """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of their pairs."""
+    """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of
+    their pairs."""
     found = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(found.per_query.sum())
     heights, widths = (np.diff([*range(0, size, found.block), size]) for size in (queries, keys))

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.sight import Bools, Floats, Ints
+from attncli.analysis.visible_keys import Bools, Floats, Ints
 from attncli.inputs.token import Token
-from attncli.inputs.words import words
+from attncli.inputs.word_breaks import words
 
 UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
 """Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words end."""
@@ -23,7 +23,8 @@ UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of each."""
+    """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of
+    each."""
 
     words: tuple[Token, ...]
     starts: Ints
@@ -57,21 +58,37 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     """
     spans = list(words(text))
     starts_of = np.array([start for start, _ in spans], np.int64)
-    starts = [at for at, token in enumerate(tokens) if at == 0 or not _joined(tokens[at - 1], token, text, spans, starts_of)]
+    starts = [
+        at for at, token in enumerate(tokens) if at == 0 or not _joined(tokens[at - 1], token, text, spans, starts_of)
+    ]
     ends = [*starts, len(tokens)][1:]
     found: list[Token] = []
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
         piece, last = tokens[first], tokens[stop - 1]
-        covered = "" if piece.start is None or last.end is None or piece.special or piece.part else text[piece.start : last.end].strip()
+        covered = (
+            ""
+            if piece.start is None or last.end is None or piece.special or piece.part
+            else text[piece.start : last.end].strip()
+        )
         shown = covered or piece.text
-        found.append(Token(index, shown, piece.id if stop == first + 1 else None, piece.start, last.end, piece.special, piece.part))
+        found.append(
+            Token(
+                index, shown, piece.id if stop == first + 1 else None, piece.start, last.end, piece.special, piece.part
+            )
+        )
     return Words(tuple(found), np.array(starts, np.int64), len(tokens))
 
 
 def _joined(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:
     if before.special or token.special or before.part != token.part or token.part:
         return False
-    if before.end is None or before.start is None or token.start is None or token.end is None or token.start > before.end:
+    if (
+        before.end is None
+        or before.start is None
+        or token.start is None
+        or token.end is None
+        or token.start > before.end
+    ):
         return False
     if token.start < before.end:  # bytes of one character
         return True

@@ -57,7 +57,8 @@ class Backend(Protocol):
         """An array of one value."""
 
     def matmul(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
-        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape that may be used for it."""
+        """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape that may be used for
+        it."""
 
     def transpose(self, array: Array) -> Array:
         """Swap the last two axes."""

@@ -25,7 +25,9 @@ class TorchBackend:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise UnsupportedError(
-                f"torch cannot use the device {device!r} here", expected="cpu, cuda or mps, present and working", hint="--device cpu"
+                f"torch cannot use the device {device!r} here",
+                expected="cpu, cuda or mps, present and working",
+                hint="--device cpu",
             ) from error
         if device.startswith("mps") and dtype == "float64":
             raise UnsupportedError("the device 'mps' has no float64", hint="--dtype float32")
@@ -151,10 +153,16 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
             hint="torch.save(module.state_dict(), 'weights.pt')",
         ) from error
     if not isinstance(found, Mapping) or not all(isinstance(k, str) and torch.is_tensor(v) for k, v in found.items()):
-        raise InputError("this torch file holds something other than named tensors", where=path, expected="a state_dict: names to tensors")
+        raise InputError(
+            "this torch file holds something other than named tensors",
+            where=path,
+            expected="a state_dict: names to tensors",
+        )
     total = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
     if total > limit:
-        raise LimitError(f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes")
+        raise LimitError(
+            f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes"
+        )
     return {name: _dense(name, tensor, path) for name, tensor in found.items()}
 
 
@@ -165,12 +173,15 @@ def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
     try:
         found: np.ndarray[Any, Any] = plain.contiguous().numpy()
     except TypeError as error:  # float8 and other data types that NumPy does not have
-        raise UnsupportedError(f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path) from error
+        raise UnsupportedError(
+            f"tensor {name!r} has the data type {str(tensor.dtype).removeprefix('torch.')}", where=path
+        ) from error
     return found
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = False) -> Tensor:
-    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares times with, nothing else."""
+    """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares times with, nothing
+    else."""
     # the fast kernels exist only for a batch
     return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
 

@@ -76,7 +76,9 @@ def _version(asked: bool) -> None:
 
 
 def attn(
-    version: Annotated[bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Inspect attention on text, step by step.
 

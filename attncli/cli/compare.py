@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from attncli.cli import answer, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli import svg_output as picture
+from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
 from attncli.cli.output import Environment
-from attncli.cli.sides import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
 from attncli.errors import AttnError, InputError, UsageError
 
 
@@ -24,14 +26,20 @@ def compare(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="One text or two; weight files; checkpoint folders; saved runs (.json).", show_default=False, metavar="[TEXT|FILE]..."
+            help="One text or two; weight files; checkpoint folders; saved runs (.json).",
+            show_default=False,
+            metavar="[TEXT|FILE]...",
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH")
+        str | None,
+        option(
+            "--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH"
+        ),
     ] = None,
     fail_above: Annotated[
-        float | None, option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X")
+        float | None,
+        option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X"),
     ] = None,
 ) -> None:
     """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.
@@ -66,7 +74,9 @@ def compare(
             worst.append(abs(document["summary"]["max_difference"]))
             yield document
             if output.json and next(runs, None) is not None:
-                raise UsageError("--json is one document, and more than two sides make several", expected="--ndjson, or two sides")
+                raise UsageError(
+                    "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
+                )
 
     picture.give(documents(), compare_screen, compare_rows, output, environment, how)
     if fail_above is not None and max(worst) > fail_above:
@@ -75,7 +85,12 @@ def compare(
 
 def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] | None:
     """The saved runs, if all texts name such files; None otherwise."""
-    if not texts or len(texts) < 2 or not all(text.endswith(".json") for text in texts) or not any(map(is_there, texts)):
+    if (
+        not texts
+        or len(texts) < 2
+        or not all(text.endswith(".json") for text in texts)
+        or not any(map(is_there, texts))
+    ):
         return None
     return ((text, _read(Path(text))) for text in texts)
 
@@ -85,12 +100,19 @@ def _read(path: Path) -> Mapping[str, Any]:
 
     found = opened(path)
     if found["schema"] != "attn.run/1":
-        raise InputError(f"this is {found['schema']!r}", where=str(path), expected="attn.run/1, as attn run --json writes it")
+        raise InputError(
+            f"this is {found['schema']!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
+        )
     return found
 
 
 def _sides(
-    environment: Environment, texts: list[str] | None, asked: SideOptions, shape: ShapeOptions, tokenizer: str | None, output: OutputOptions
+    environment: Environment,
+    texts: list[str] | None,
+    asked: SideOptions,
+    shape: ShapeOptions,
+    tokenizer: str | None,
+    output: OutputOptions,
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     told, asked = sorted_out(texts or (), asked)
     if len(told) > 2:
@@ -102,7 +124,7 @@ def _sides(
 
 
 def _run(environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions) -> Mapping[str, Any]:
-    from attncli.analysis.running import Wanted, cost, run_document
+    from attncli.analysis.run import Wanted, cost, run_document
 
     loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
     tokens = loaded.encode(side.text)

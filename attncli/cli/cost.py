@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import LangOption, language
 from attncli.cli.options import (
     ATTENTION,
@@ -32,20 +34,34 @@ def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION, metavar="N")] = 1000,
-    d_model: Annotated[int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL, metavar="N")] = None,
-    num_heads: Annotated[int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL, metavar="N")] = None,
+    d_model: Annotated[
+        int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL, metavar="N")
+    ] = None,
+    num_heads: Annotated[
+        int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL, metavar="N")
+    ] = None,
     window: Annotated[
-        int, option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W")
+        int,
+        option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),
     ] = 128,
     chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION, metavar="N")] = 64,
     rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION, metavar="N")] = 1,
     mask: Annotated[
-        list[str] | None, option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE")
+        list[str] | None,
+        option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE"),
     ] = None,
-    rows: Annotated[int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, metavar="N")] = 128,
-    dtype: Annotated[str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="NAME")] = "float32",
-    model: Annotated[str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")] = None,
-    measure: Annotated[bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)] = False,
+    rows: Annotated[
+        int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, metavar="N")
+    ] = 128,
+    dtype: Annotated[
+        str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="NAME")
+    ] = "float32",
+    model: Annotated[
+        str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")
+    ] = None,
+    measure: Annotated[
+        bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)
+    ] = False,
     lang: LangOption = "en",
 ) -> None:
     """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.
@@ -66,18 +82,26 @@ def cost(
     if dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
     loaded = (
-        None if model is None else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
+        None
+        if model is None
+        else request.model(environment, ModelOptions(model=model), AttentionOptions(), ComputeOptions(dtype=dtype))
     )
     if loaded is not None and (d_model is not None or num_heads is not None):
-        raise UsageError("--d-model and --num-heads do not go with --model, which has its own", expected="one or the other")
-    sizes = _sizes(loaded, n, d_model, num_heads, window=window, chunk=chunk, rounds=rounds, rows=rows, dtype=dtype, masks=mask)
+        raise UsageError(
+            "--d-model and --num-heads do not go with --model, which has its own", expected="one or the other"
+        )
+    sizes = _sizes(
+        loaded, n, d_model, num_heads, window=window, chunk=chunk, rounds=rounds, rows=rows, dtype=dtype, masks=mask
+    )
     check(sizes)
     measured = []
     if measure:
         from attncli.analysis.timing import measure as timed
 
         measured = timed(sizes, note=environment.note)
-    picture.give([cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how)
+    picture.give(
+        [cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how
+    )
 
 
 def _sizes(
@@ -98,10 +122,14 @@ def _sizes(
     more = tuple(request.mask([spec]) for spec in masks or ())
     if model is not None:
         first = model.spec.blocks[0].attention
-        return Sizes(n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more)
+        return Sizes(
+            n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more
+        )
     width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
     if count < 1 or width % count:
-        raise UsageError(f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads")
+        raise UsageError(
+            f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads"
+        )
     return Sizes(n, width, count, width // count, width // count, dtype, window, chunk, rounds, rows, more)
 
 

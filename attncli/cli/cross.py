@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli import svg_output as picture
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -23,25 +25,36 @@ from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.crossing import Texts
+    from attncli.analysis.cross import Texts
     from attncli.models.model import Model
 
 
 def cross(
     ctx: typer.Context,
-    query_text: Annotated[str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")],
+    query_text: Annotated[
+        str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")
+    ],
     key_text: Annotated[
-        str, typer.Argument(help="The text that is looked at; - for standard input.", show_default=False, metavar="KEY_TEXT")
+        str,
+        typer.Argument(
+            help="The text that is looked at; - for standard input.", show_default=False, metavar="KEY_TEXT"
+        ),
     ],
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors")],
     value_text: Annotated[
-        str | None, option("--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT")
+        str | None,
+        option(
+            "--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT"
+        ),
     ] = None,
     tokenizer: Annotated[
-        str | None, option("--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH")
+        str | None,
+        option(
+            "--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH"
+        ),
     ] = None,
     all_links: Annotated[bool, option("--all-links", help="Also links to special tokens.", panel=OUTPUT)] = False,
 ) -> None:
@@ -53,15 +66,18 @@ def cross(
 
     attn cross --model FOLDER "Das Haus ist klein" "The house is small"
     """
-    from attncli.analysis.crossing import cross_document, cross_memory, cross_numbers
-    from attncli.render.records import estimate_bytes
+    from attncli.analysis.cross import cross_document, cross_memory, cross_numbers
+    from attncli.render.encoding import estimate_bytes
     from attncli.render.screens.cross import PARTS, cross_rows, cross_screen
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     if model.embeddings is not None:
-        raise UsageError("--embeddings belongs to one text, and cross-attention has two", expected="attn tensors, for arrays of your own")
+        raise UsageError(
+            "--embeddings belongs to one text, and cross-attention has two",
+            expected="attn tensors, for arrays of your own",
+        )
     if query_text == key_text == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
     loaded = request.model(environment, model, attention, compute, tokenizer=tokenizer)
@@ -71,16 +87,20 @@ def cross(
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
     heads = request.numbers(model.head, "head", first.heads)
     answer.refuse_over(
-        estimate_bytes(cross_numbers(loaded, texts, layers, heads), compute.dtype), output, "shorter texts, --layer or --head"
+        estimate_bytes(cross_numbers(loaded, texts, layers, heads), compute.dtype),
+        output,
+        "shorter texts, --layer or --head",
     )
     request.refuse_memory(cross_memory(loaded, texts, layers, heads), compute, "shorter texts")
     learned = loaded.identity.source == "checkpoint"
-    document = cross_document(loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned)
+    document = cross_document(
+        loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned
+    )
     picture.give([document], cross_screen, cross_rows, output, environment, how)
 
 
 def _texts(environment: Environment, model: Model, query: str, key: str, value: str | None) -> Texts:
-    from attncli.analysis.crossing import Texts
+    from attncli.analysis.cross import Texts
     from attncli.errors import UnsupportedError
 
     found = [request.one_text(environment, TextOptions(text=text)).text for text in (query, key)]
@@ -88,7 +108,9 @@ def _texts(environment: Environment, model: Model, query: str, key: str, value: 
         values = None if value is None else model.encode(value)
         return Texts(found[0], found[1], model.encode(found[0]), model.encode(found[1]), value, values)
     if value is not None:
-        raise UsageError("--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text")
+        raise UsageError(
+            "--value-text does not go with --model", expected="an encoder-decoder takes keys and values from one text"
+        )
     if model.spec.decoder is None:
         raise UnsupportedError(
             f"{model.identity.family} models have no cross-attention",

@@ -8,9 +8,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from attncli.cli import answer, explain_topics, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import explain_topics, request
+from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
-from attncli.cli.options import OUTPUT, AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat, option
+from attncli.cli.options import (
+    OUTPUT,
+    AttentionOptions,
+    ComputeOptions,
+    GroupedCommand,
+    ModelOptions,
+    TextOptions,
+    flat,
+    option,
+)
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -47,8 +58,8 @@ def text(
     itself a topic's name is read with --file or from a pipe.
     """
     from attncli.analysis.derivation import derivation_document, derivation_shapes
-    from attncli.analysis.running import Wanted
-    from attncli.render.records import estimate_bytes
+    from attncli.analysis.run import Wanted
+    from attncli.render.encoding import estimate_bytes
     from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
 
     environment: Environment = ctx.obj
@@ -83,7 +94,8 @@ class TextCommand(GroupedCommand):
 
 
 class TextOrTopic(TyperGroup):
-    """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's name."""
+    """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's
+    name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and args[0] in explain_topics.TOPICS
@@ -105,12 +117,18 @@ def _group() -> typer.Typer:
     # what is left over is refused by GroupedCommand, which knows what it probably is
     settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
     group = typer.Typer(
-        cls=TextOrTopic, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False, context_settings=settings
+        cls=TextOrTopic,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings=settings,
     )
     for command in (text, *explain_topics.COMMANDS):
         # a negative score is a number, not an option
         numbers = {"ignore_unknown_options": True} if command is explain_topics.softmax else {}
-        group.command(cls=TextCommand if command is text else GroupedCommand, context_settings={**settings, **numbers})(flat(command))
+        group.command(cls=TextCommand if command is text else GroupedCommand, context_settings={**settings, **numbers})(
+            flat(command)
+        )
     return group
 
 

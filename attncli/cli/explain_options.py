@@ -11,7 +11,9 @@ from attncli.errors import UsageError
 DIGITS = 4
 """Digits after the point: with two, no step could be followed."""
 
-LangOption = Annotated[str, option("--lang", help="Language of the explanations: en or zh.", panel=OUTPUT, metavar="en|zh")]
+LangOption = Annotated[
+    str, option("--lang", help="Language of the explanations: en or zh.", panel=OUTPUT, metavar="en|zh")
+]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
 from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
 from attncli.cli.output import Environment
@@ -25,9 +27,12 @@ def softmax(
     ctx: typer.Context,
     output: ExplainOutput,
     numbers: Annotated[
-        list[str] | None, typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]...")
+        list[str] | None,
+        typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]..."),
     ] = None,
-    temperature: Annotated[float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL, metavar="T")] = 1.0,
+    temperature: Annotated[
+        float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL, metavar="T")
+    ] = 1.0,
     lang: LangOption = "en",
 ) -> None:
     """Softmax of given numbers, worked through.
@@ -36,8 +41,8 @@ def softmax(
 
     attn explain softmax --temperature 0.5 -1 0 1
     """
-    from attncli.analysis.worked import parse_scores, softmax_document
-    from attncli.cli.misuse import no_option
+    from attncli.analysis.softmax_by_hand import parse_scores, softmax_document
+    from attncli.cli.usage_errors import no_option
 
     unknown = next((text for text in numbers or [] if text.startswith("--")), None)
     if unknown is not None:  # what looks like an option comes as a number, so that -1 can be one
@@ -50,7 +55,8 @@ def scaling(
     output: ExplainOutput,
     d_k: Annotated[int, option("--d-k", help="Width of the queries and keys.", panel=MODEL, metavar="N")] = 64,
     d_model: Annotated[
-        int | None, option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL, metavar="N")
+        int | None,
+        option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL, metavar="N"),
     ] = None,
     samples: Annotated[int, option("--samples", help="Independent pairs of q and k.", panel=MODEL, metavar="N")] = 4096,
     keys: Annotated[int, option("--keys", help="Keys that the softmax runs over.", panel=MODEL, metavar="N")] = 10,
@@ -81,9 +87,9 @@ def matrix_softmax(
 
     attn explain matrix-softmax "humpty dumpty sat on"
     """
-    from attncli.analysis.running import Wanted
-    from attncli.analysis.whole import matrix_softmax_document
-    from attncli.render.records import estimate_bytes
+    from attncli.analysis.matrix_softmax import matrix_softmax_document
+    from attncli.analysis.run import Wanted
+    from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
@@ -104,7 +110,10 @@ def order(
     compute: ComputeOptions,
     output: ExplainOutput,
     other: Annotated[
-        str | None, typer.Argument(help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]")
+        str | None,
+        typer.Argument(
+            help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]"
+        ),
     ] = None,
     lang: LangOption = "en",
 ) -> None:
@@ -113,11 +122,14 @@ def order(
     attn explain order 我爱你 你爱我 --tokenizer char
     """
     from attncli.analysis.order import order_document, order_of, reversed_order
-    from attncli.analysis.running import Wanted
+    from attncli.analysis.run import Wanted
 
     environment: Environment = ctx.obj
     if model.embeddings is not None:
-        raise UsageError("--embeddings has one row per place, and order moves the tokens", expected="seeded, file or checkpoint embeddings")
+        raise UsageError(
+            "--embeddings has one row per place, and order moves the tokens",
+            expected="seeded, file or checkpoint embeddings",
+        )
     first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)
     tokens = request.tokens_of(first, found)
@@ -133,8 +145,16 @@ def order(
         heads_width = first.spec.blocks[0].attention.head_dim
         for position in POSITIONS:
             if position != "rope" or heads_width % 2 == 0:
-                yield request.model(quiet, _seeded(model, first), replace(attention, position=position), compute, tokenizer=text.tokenizer)
-        yield request.model(quiet, _seeded(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer)
+                yield request.model(
+                    quiet,
+                    _seeded(model, first),
+                    replace(attention, position=position),
+                    compute,
+                    tokenizer=text.tokenizer,
+                )
+        yield request.model(
+            quiet, _seeded(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer
+        )
 
     _give(ctx, order_document(models(), found.text, tokens, to, layer=layer), output, lang)
 
@@ -147,14 +167,16 @@ def _seeded(asked: ModelOptions, first: Model) -> ModelOptions:
 def metric(
     ctx: typer.Context,
     output: ExplainOutput,
-    name: Annotated[str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")
+    ] = None,
     lang: LangOption = "en",
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.
 
     attn explain metric entropy
     """
-    from attncli.analysis.metric_pages import metric_document, metric_names
+    from attncli.analysis.metric_topic import metric_document, metric_names
 
     if name is None:
         environment: Environment = ctx.obj

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import (
     TEXT,
     AttentionOptions,
@@ -37,10 +38,13 @@ def find(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
     start: Annotated[
-        str | None, option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
+        str | None,
+        option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK"),
     ] = None,
     end: Annotated[str | None, option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")] = None,
-    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sums to it, means from it.", panel=TEXT)] = False,
+    words: Annotated[
+        bool, option("--words", help="Merge the pieces of a word: sums to it, means from it.", panel=TEXT)
+    ] = False,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
 
@@ -54,7 +58,11 @@ def find(
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     if start is None or end is None:
-        raise UsageError("attn find needs two tokens", expected="--from TOK and --to TOK", hint="attn find TEXT --from it --to animal")
+        raise UsageError(
+            "attn find needs two tokens",
+            expected="--from TOK and --to TOK",
+            hint="attn find TEXT --from it --to animal",
+        )
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
 
     def documents() -> Iterator[Mapping[str, Any]]:
@@ -76,9 +84,9 @@ def _document(
     words: bool,
 ) -> Mapping[str, Any]:
     from attncli.analysis.find import Sought, find_document
-    from attncli.analysis.running import Wanted
+    from attncli.analysis.run import Wanted
     from attncli.analysis.words import merged_words
-    from attncli.models.long import rows_for
+    from attncli.models.row_blocks import rows_for
 
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None
@@ -88,7 +96,9 @@ def _document(
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
-    return find_document(model, text.text, tokens, Sought(places[ends[0]], places[ends[1]], layers, heads), words=merged)
+    return find_document(
+        model, text.text, tokens, Sought(places[ends[0]], places[ends[1]], layers, heads), words=merged
+    )
 
 
 app = command_app(find)

@@ -9,7 +9,7 @@ from attncli.cli.options import AttentionOptions
 from attncli.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from attncli.attention.reformer import Reformer
+    from attncli.mechanism.reformer import Reformer
     from attncli.models.model import Model
 
 FORM = "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
@@ -19,20 +19,25 @@ TOLD = "hash attention: keys are the normalised queries (W_K is not used); token
 
 def parse(kind: str, seed: int) -> Reformer | None:
     """What `--attention` names; None for dense. seed: of the hash directions. Raises UsageError."""
-    from attncli.attention.reformer import Reformer
+    from attncli.mechanism.reformer import Reformer
 
     if kind == "dense":
         return None
     name, colon, rest = kind.partition(":")
     numbers = rest.split(",") if colon else []
-    if name != "reformer" or len(numbers) > 3 or not all(text.isdecimal() and 0 < int(text) <= LARGEST for text in numbers):
+    if (
+        name != "reformer"
+        or len(numbers) > 3
+        or not all(text.isdecimal() and 0 < int(text) <= LARGEST for text in numbers)
+    ):
         raise UsageError(f"--attention is {kind!r}", expected=FORM)
     found = Reformer(seed=seed)
     for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):
         found = replace(found, **{field: int(text)})
     if found.buckets % 2:
         raise UsageError(
-            f"hash attention needs an even number of buckets, not {found.buckets}", expected=f"such as reformer:{found.buckets + 1}"
+            f"hash attention needs an even number of buckets, not {found.buckets}",
+            expected=f"such as reformer:{found.buckets + 1}",
         )
     return found
 
@@ -49,7 +54,8 @@ def hashed(model: Model, kind: str, asked: AttentionOptions) -> Model:
     first = model.spec.blocks[0].attention
     if model.identity.source == "checkpoint":
         raise UnsupportedError(
-            "hash attention has one projection for queries and keys, and this checkpoint was trained with two", expected="--attention dense"
+            "hash attention has one projection for queries and keys, and this checkpoint was trained with two",
+            expected="--attention dense",
         )
     for what, present in (
         ("soft cap", asked.softcap is not None),
@@ -60,7 +66,10 @@ def hashed(model: Model, kind: str, asked: AttentionOptions) -> Model:
             raise UnsupportedError(f"hash attention has no {what}", expected="--attention dense, or without it")
     if first.kv_heads != first.heads:
         raise UnsupportedError(
-            f"{first.heads} query heads share {first.kv_heads} key heads", expected="as many of either for hash attention"
+            f"{first.heads} query heads share {first.kv_heads} key heads",
+            expected="as many of either for hash attention",
         )
-    blocks = tuple(replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks)
+    blocks = tuple(
+        replace(block, attention=replace(block.attention, hashing=rule, scale=1.0)) for block in model.spec.blocks
+    )
     return replace(model, spec=replace(model.spec, blocks=blocks), warnings=(*model.warnings, TOLD))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -27,7 +28,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.heads import Compared
-    from attncli.analysis.repeats import Scores
+    from attncli.analysis.random_repeats import Scores
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
@@ -41,27 +42,52 @@ class HeadsOptions:
 
     metric: Annotated[
         list[str] | None,
-        option("--metric", help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.", panel=ANALYSIS, metavar="NAME"),
+        option(
+            "--metric",
+            help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
+            panel=ANALYSIS,
+            metavar="NAME",
+        ),
     ] = None
     sort: Annotated[
-        str | None, option("--sort", help="Largest first by this metric; NAME:asc for smallest first.", panel=ANALYSIS, metavar="NAME")
+        str | None,
+        option(
+            "--sort", help="Largest first by this metric; NAME:asc for smallest first.", panel=ANALYSIS, metavar="NAME"
+        ),
     ] = None
-    top: Annotated[int | None, option("--top", help="Only the first N heads. [default: all]", panel=ANALYSIS, metavar="N")] = None
+    top: Annotated[
+        int | None, option("--top", help="Only the first N heads. [default: all]", panel=ANALYSIS, metavar="N")
+    ] = None
     exclude: Annotated[
         str | None,
-        option("--exclude", help="Leave out: first, special, self, neighbours, punctuation.", panel=ANALYSIS, metavar="NAMES"),
+        option(
+            "--exclude",
+            help="Leave out: first, special, self, neighbours, punctuation.",
+            panel=ANALYSIS,
+            metavar="NAMES",
+        ),
     ] = None
-    renormalise: Annotated[bool, option("--renormalise", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)] = False
-    moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = False
-    labels: Annotated[bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)] = False
-    across: Annotated[str | None, option("--across", help="Add rollout, flow, similarity, circuits.", panel=ANALYSIS, metavar="NAMES")] = (
-        None
-    )
-    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)] = False
-    all_links: Annotated[bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=ANALYSIS)] = (
+    renormalise: Annotated[
+        bool, option("--renormalise", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)
+    ] = False
+    moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = (
         False
     )
-    csv: Annotated[Path | None, option("--csv", help="Also write the table of heads as .csv.", panel=OUTPUT, metavar="FILE")] = None
+    labels: Annotated[
+        bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)
+    ] = False
+    across: Annotated[
+        str | None, option("--across", help="Add rollout, flow, similarity, circuits.", panel=ANALYSIS, metavar="NAMES")
+    ] = None
+    words: Annotated[
+        bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
+    ] = False
+    all_links: Annotated[
+        bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=ANALYSIS)
+    ] = False
+    csv: Annotated[
+        Path | None, option("--csv", help="Also write the table of heads as .csv.", panel=OUTPUT, metavar="FILE")
+    ] = None
 
 
 def heads(
@@ -89,7 +115,9 @@ def heads(
     if asked.top is not None and asked.top < 1:
         raise UsageError(f"--top is {asked.top}", expected="at least 1")
     if asked.renormalise and asked.exclude is None:
-        raise UsageError("--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES")
+        raise UsageError(
+            "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
+        )
     single = output.json or output.svg is not None or asked.csv is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
     wanted = _wanted(loaded, model, output, asked)
@@ -105,7 +133,7 @@ def heads(
 
 
 def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:
-    from attncli.analysis.across import parse as parse_across
+    from attncli.analysis.across_heads import parse as parse_across
     from attncli.analysis.exclude import parse as parse_exclude
     from attncli.analysis.heads import Compared
     from attncli.analysis.measure import known
@@ -140,7 +168,7 @@ def _repeats(model: Model, wanted: Compared) -> Scores | None:
     """Scores of random repeats; they belong to the model, whatever the text."""
     if not wanted.labels:
         return None
-    from attncli.analysis.repeated import repeat_scores
+    from attncli.analysis.repeat_scores import repeat_scores
 
     return repeat_scores(model, wanted.layers)
 
@@ -156,18 +184,26 @@ def _document(
     repeats: Scores | None,
 ) -> Mapping[str, Any]:
     from attncli.analysis.heads import heads_document
-    from attncli.analysis.running import Wanted, cost
-    from attncli.cli.effort import resources
+    from attncli.analysis.run import Wanted, cost
     from attncli.cli.progress import progress
-    from attncli.models.long import LONG, rows_for
-    from attncli.render.records import NUMBER_BYTES
+    from attncli.cli.resources import resources
+    from attncli.models.row_blocks import LONG, rows_for
+    from attncli.render.encoding import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
-    expected = cost(model, len(tokens), Wanted(wanted.layers, wanted.heads, matrices=wanted.maps and rows is None), saved=False, rows=rows)
+    expected = cost(
+        model,
+        len(tokens),
+        Wanted(wanted.layers, wanted.heads, matrices=wanted.maps and rows is None),
+        saved=False,
+        rows=rows,
+    )
     request.refuse_memory(expected.memory, compute, "a shorter text, --layer L, --head H or --show metrics")
     if wanted.maps and rows is None and (output.json or output.ndjson):
-        answer.refuse_over(expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics")
+        answer.refuse_over(
+            expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
+        )
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, picture, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import LangOption, language, one
 from attncli.cli.options import (
     ATTENTION,
@@ -25,8 +27,8 @@ from attncli.cli.output import Environment
 from attncli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.masks import Bias
-    from attncli.attention.mask import Mask
+    from attncli.analysis.mask import Bias
+    from attncli.mechanism.mask import Mask
     from attncli.models.model import Model
 
 POSITIONS = 16
@@ -37,22 +39,44 @@ def mask(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
     spec: Annotated[
-        list[str] | None, typer.Argument(help="Masks or files; none draws every kind.", show_default=False, metavar="[SPEC|FILE]...")
+        list[str] | None,
+        typer.Argument(help="Masks or files; none draws every kind.", show_default=False, metavar="[SPEC|FILE]..."),
     ] = None,
     n: Annotated[
-        int | None, option("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION, metavar="N")
+        int | None,
+        option(
+            "-n",
+            "--positions",
+            help="Number of queries and keys. [default: 16, or a file's]",
+            panel=ATTENTION,
+            metavar="N",
+        ),
     ] = None,
     bias: Annotated[
         str | None,
-        option("--bias", help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.", panel=ATTENTION, metavar="NAME"),
+        option(
+            "--bias",
+            help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
+            panel=ATTENTION,
+            metavar="NAME",
+        ),
     ] = None,
-    num_heads: Annotated[int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, metavar="N")] = HEADS,
+    num_heads: Annotated[
+        int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, metavar="N")
+    ] = HEADS,
     head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H")] = 0,
-    seed: Annotated[int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION, metavar="INT")] = 0,
+    seed: Annotated[
+        int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION, metavar="INT")
+    ] = 0,
     model: Annotated[
-        str | None, option("--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR")
+        str | None,
+        option(
+            "--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR"
+        ),
     ] = None,
-    layer: Annotated[str | None, option("--layer", help="The layer, counted from 0. [default: 0]", panel=MODEL, metavar="L")] = None,
+    layer: Annotated[
+        str | None, option("--layer", help="The layer, counted from 0. [default: 0]", panel=MODEL, metavar="L")
+    ] = None,
     lang: LangOption = "en",
 ) -> None:
     """Draw and describe masks and their combinations, before and after a score bias.
@@ -63,7 +87,7 @@ def mask(
 
     attn mask causal --bias alibi --head 3
     """
-    from attncli.analysis.masks import BIASES, check_n, gallery_document, mask_document
+    from attncli.analysis.mask import BIASES, check_n, gallery_document, mask_document
     from attncli.render.screens.mask import PARTS, mask_rows, mask_screen
 
     environment: Environment = ctx.obj
@@ -80,22 +104,32 @@ def mask(
     count = _positions(masks) if n is None else n
     check_n(count)
     loaded = (
-        None if model is None else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
+        None
+        if model is None
+        else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
     )
-    at = 0 if loaded is None else one(request.numbers(None if layer is None else [layer], "layer", len(loaded.spec.blocks)), "layer")
+    at = (
+        0
+        if loaded is None
+        else one(request.numbers(None if layer is None else [layer], "layer", len(loaded.spec.blocks)), "layer")
+    )
     if loaded is not None:
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:
         document = mask_document(
-            masks or [request.mask(None)], count, seed=seed, bias=_bias(bias, loaded, at, head, num_heads, count), model=loaded
+            masks or [request.mask(None)],
+            count,
+            seed=seed,
+            bias=_bias(bias, loaded, at, head, num_heads, count),
+            model=loaded,
         )
     picture.give([document], mask_screen, mask_rows, output, environment, how)
 
 
 def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:
-    from attncli.analysis.masks import model_bias, named_bias
+    from attncli.analysis.mask import model_bias, named_bias
 
     if model is not None:
         return model_bias(model, layer, head, n - 1)
@@ -104,7 +138,7 @@ def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: i
 
 def _positions(masks: list[Mask]) -> int:
     """The size of the files among the masks, or the usual number. Raises InputError for files of different sizes."""
-    from attncli.attention.mask import Given
+    from attncli.mechanism.mask import Given
 
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, Given)}
     if len(sizes) > 1:

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import COMPUTE, MODEL, TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
-    from attncli.attention.spec import Spec
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.hub import Resolved
+    from attncli.mechanism.spec import Spec
     from attncli.models.bind import Binding
     from attncli.models.estimate import Estimate
 
 Name = Annotated[str, typer.Argument(help="A folder, hub id or alias.", show_default=False, metavar="NAME|DIR")]
 IgnoreConfig = Annotated[
     list[str] | None,
-    option("--ignore-config", help="Look although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"),
+    option(
+        "--ignore-config", help="Look although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"
+    ),
 ]
 
 
@@ -32,7 +35,7 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     environment: Environment = ctx.obj
     answer.check(output, environment)
     how = answer.view(output, environment)
-    from attncli.analysis.model_document import models_document
+    from attncli.analysis.models import models_document
     from attncli.inputs.hub_cache import cache_folder
     from attncli.render.screens.models import models_rows, models_screen
 
@@ -46,11 +49,24 @@ def show(
     model: Name,
     ignore_config: IgnoreConfig = None,
     estimate: Annotated[
-        str | None, option("--estimate", help="What attn run would take for this text; - for standard input.", panel=TEXT, metavar="TEXT")
+        str | None,
+        option(
+            "--estimate",
+            help="What attn run would take for this text; - for standard input.",
+            panel=TEXT,
+            metavar="TEXT",
+        ),
     ] = None,
-    layer: Annotated[list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)] = None,
+    layer: Annotated[
+        list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)
+    ] = None,
     dtype: Annotated[
-        str | None, option("--dtype", help="What to estimate for: float32, float64, bfloat16, float16. [default: float32]", panel=COMPUTE)
+        str | None,
+        option(
+            "--dtype",
+            help="What to estimate for: float32, float64, bfloat16, float16. [default: float32]",
+            panel=COMPUTE,
+        ),
     ] = None,
 ) -> None:
     """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
@@ -62,7 +78,7 @@ def show(
     environment: Environment = ctx.obj
     answer.check(output, environment)
     how = answer.view(output, environment)
-    from attncli.analysis.model_document import model_document
+    from attncli.analysis.models import model_document
     from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
@@ -70,7 +86,9 @@ def show(
     from attncli.render.screens.models import model_rows, model_screen
 
     if estimate is None and (layer is not None or dtype is not None):
-        raise UsageError("--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well")
+        raise UsageError(
+            "--layer and --dtype are about an estimate, and none was asked for", expected="--estimate TEXT as well"
+        )
     text = None if estimate is None else _given(environment, estimate)
     found = _located(environment, model, ignore_config, weights=False)
     with Checkpoint.open(found.folder, found.tensors) as checkpoint:
@@ -85,8 +103,12 @@ def verify(
     ctx: typer.Context,
     output: TableOutput,
     model: Name,
-    text: Annotated[str | None, typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False)] = None,
-    target: Annotated[str | None, option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT)] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None, option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT)
+    ] = None,
     ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT)] = None,
     ignore_config: IgnoreConfig = None,
     backend: Annotated[str, option("--backend", help="numpy or torch.", panel=COMPUTE)] = "numpy",
@@ -106,7 +128,7 @@ def verify(
         raise UsageError("a text and --ids contradict each other", expected="one of them")
     if text == target == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
-    from attncli.analysis.verify_document import verify_document
+    from attncli.analysis.verify import verify_document
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.text import SAMPLE
     from attncli.models.load import read_spec
@@ -136,7 +158,7 @@ def _given(environment: Environment, text: str) -> str:
 
 def _located(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> Resolved:
     from attncli.inputs.checkpoint import Checkpoint
-    from attncli.inputs.fetch import Fetch, Parts
+    from attncli.inputs.fetching import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import read_spec
 
@@ -146,14 +168,20 @@ def _located(environment: Environment, name: str, ignore: list[str] | None, *, w
 
 
 def _estimated(
-    found: Resolved, checkpoint: Checkpoint, spec: Spec, binding: Binding, text: str, layer: list[str] | None, dtype: str
+    found: Resolved,
+    checkpoint: Checkpoint,
+    spec: Spec,
+    binding: Binding,
+    text: str,
+    layer: list[str] | None,
+    dtype: str,
 ) -> Estimate:
-    from attncli.analysis.running import Wanted, cost_of
+    from attncli.analysis.run import Wanted, cost_of
     from attncli.arrays.backend import DTYPES
     from attncli.errors import InputError, UsageError
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
-    from attncli.models.long import LONG, rows_for
+    from attncli.models.row_blocks import LONG, rows_for
     from attncli.models.run import check_length
 
     if dtype not in DTYPES:

@@ -128,7 +128,7 @@ class Environment:
 
         what, where, expected, hint = map(_cut, (error.what, error.where, error.expected, error.hint))
         if self.machine:
-            from attncli.render.records import ndjson_line
+            from attncli.render.encoding import ndjson_line
 
             message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
             document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
@@ -180,12 +180,18 @@ def guarded(arguments: Sequence[str], environment: Environment) -> int:
     except MemoryError:
         if environment.debug:
             raise
-        return _told(LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"), environment)
+        return _told(
+            LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"),
+            environment,
+        )
     except Exception as error:
         if environment.debug:
             raise
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _told(AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it"), environment)
+        return _told(
+            AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it"),
+            environment,
+        )
 
 
 def _told(error: AttnError, environment: Environment) -> int:
@@ -214,14 +220,14 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             environment.write(f"{error.format_message()}\n".encode())
             return ExitCode.OK
-        from attncli.cli.misuse import misuse
+        from attncli.cli.usage_errors import misuse
 
         raise misuse(error) from error
     finally:
         if printed := said.getvalue():
             environment.write(printed.encode())
     if environment.verbose:
-        from attncli.cli.effort import effort
+        from attncli.cli.resources import effort
 
         environment.note(effort(environment.models, environment.started))
     return ended if isinstance(ended, int) else ExitCode.OK

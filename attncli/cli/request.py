@@ -15,11 +15,11 @@ from attncli.errors import AttnError, InputError, LimitError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from attncli.analysis.running import Wanted
-    from attncli.attention.mask import Mask
-    from attncli.attention.spec import Spec
+    from attncli.analysis.run import Wanted
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
+    from attncli.mechanism.mask import Mask
+    from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 SOURCE = 200
 """Characters of the text after `--source` that are told in every document."""
 
-TOY_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
+ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
 """Options that describe seeded or file weights; a checkpoint brings its own."""
 
 
@@ -105,13 +105,17 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | 
 
 def _choice(what: str, count: int) -> str:
     """The layers or heads there are."""
-    return f"0, the only {what}" if count == 1 else f"0 to {count - 1}: {count} {what}s, counted from 0, such as 0 or 0-{count - 1}"
+    return (
+        f"0, the only {what}"
+        if count == 1
+        else f"0 to {count - 1}: {count} {what}s, counted from 0, such as 0 or 0-{count - 1}"
+    )
 
 
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     """The intersection of the masks that `--mask` names; files hold 0 or false where a key is hidden."""
-    from attncli.attention.mask import Given, both
-    from attncli.attention.mask_spec import parse
+    from attncli.mechanism.mask import Given, both
+    from attncli.mechanism.mask_spec import parse
 
     parts: list[Mask] = []
     # documents and screens write an intersection with " & "
@@ -142,7 +146,9 @@ def model(
     if name is None and asked.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is None and asked.source is not None:
-        raise UsageError("--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well")
+        raise UsageError(
+            "--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well"
+        )
     if name is not None:
         found = _checkpoint(environment, name, asked, attention, compute)
     elif asked.weights is not None:
@@ -161,14 +167,19 @@ def model(
     return found
 
 
-def model_name(environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None) -> str | None:
-    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None for none.
+def model_name(
+    environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None
+) -> str | None:
+    """The checkpoint that `--model` names, or `ATTN_MODEL`, unless an option is given that no checkpoint takes; None
+    for none.
 
     tokenizer: what `--tokenizer` names. Raises UsageError for an empty name, and for `--model` beside `--tokenizer`.
     """
     if asked.model is not None:
         if not asked.model:
-            raise UsageError("--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list")
+            raise UsageError(
+                "--model names nothing", expected="a folder, a hub id or an alias", hint="attn models list"
+            )
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
         return asked.model
@@ -180,18 +191,26 @@ def model_name(environment: Environment, asked: ModelOptions, attention: Attenti
 
 def _out_of_place(asked: ModelOptions) -> list[str]:
     """The options given that describe seeded or file weights."""
-    given = [item.name for item in fields(asked) if item.name in TOY_ONLY and getattr(asked, item.name) is not None]
+    given = [
+        item.name for item in fields(asked) if item.name in ONE_LAYER_ONLY and getattr(asked, item.name) is not None
+    ]
     given += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
     return [f"--{name.replace('_', '-')}" for name in given]
 
 
-def _checkpoint(environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions) -> Model:
+def _checkpoint(
+    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
+) -> Model:
     from attncli.models.load import load
 
     if told := " ".join(_out_of_place(asked)):
-        raise UsageError(f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other")
+        raise UsageError(
+            f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other"
+        )
     if attention.position not in (None, "none"):
-        raise UsageError(f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions")
+        raise UsageError(
+            f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
+        )
     loaded = load(
         name,
         backend=compute.backend,
@@ -204,7 +223,9 @@ def _checkpoint(environment: Environment, name: str, asked: ModelOptions, attent
     if asked.source is not None:
         loaded = loaded.decoder(asked.source)
         read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"
-        said = f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
+        said = (
+            f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
+        )
         loaded = replace(loaded, warnings=(*loaded.warnings, said))
     return replace(loaded, spec=changed(loaded.spec, attention))
 
@@ -213,8 +234,8 @@ def changed(spec: Spec, attention: AttentionOptions) -> Spec:
     """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
     if not attention.mask and attention.scale is None and attention.softcap is None:
         return spec
-    from attncli.attention.mask import both
-    from attncli.models.toy import scale_number
+    from attncli.mechanism.mask import both
+    from attncli.models.one_layer import scale_number
 
     extra = mask(attention.mask)
     blocks = []
@@ -222,7 +243,9 @@ def changed(spec: Spec, attention: AttentionOptions) -> Spec:
         layer = block.attention
         scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
         softcap = layer.softcap if attention.softcap is None else attention.softcap
-        blocks.append(replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap)))
+        blocks.append(
+            replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap))
+        )
     return replace(spec, blocks=tuple(blocks))
 
 
@@ -251,7 +274,7 @@ def embeddings(asked: ModelOptions) -> NDArray | None:
 
 def query_index(environment: Environment, tokens: Sequence[Token], reference: str) -> int:
     """The token that a reference names; says so when it occurs more than once and none was chosen."""
-    from attncli.inputs.reference import find_token
+    from attncli.inputs.token_name import find_token
 
     found = find_token(tokens, reference)
     if found.occurrences > 1:
@@ -269,19 +292,24 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def refuse_run(model: Model, count: int, wanted: Wanted, compute: ComputeOptions, hint: str, *, rows: int | None = None) -> None:
-    """Raise LimitError if running `count` tokens takes more memory than there may be. rows: query rows at a time, None for all."""
-    from attncli.analysis.running import cost
+def refuse_run(
+    model: Model, count: int, wanted: Wanted, compute: ComputeOptions, hint: str, *, rows: int | None = None
+) -> None:
+    """Raise LimitError if running `count` tokens takes more memory than there may be. rows: query rows at a time, None
+    for all."""
+    from attncli.analysis.run import cost
 
     refuse_memory(cost(model, count, wanted, saved=False, rows=rows).memory, compute, hint)
 
 
 def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
     """Raise LimitError if about `needed` bytes are more than `--max-memory`, or than this process may still take."""
-    from attncli.cli.answer import size
-    from attncli.models.machine import Free, free_memory
+    from attncli.cli.delivery import size
+    from attncli.models.machine_limits import Free, free_memory
 
-    limit = free_memory() if compute.max_memory is None else Free(size(compute.max_memory, "--max-memory"), "--max-memory")
+    limit = (
+        free_memory() if compute.max_memory is None else Free(size(compute.max_memory, "--max-memory"), "--max-memory")
+    )
     if needed > limit.bytes:
         from attncli.render.numbers import size_words
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, generate_option, request
-from attncli.cli.generate_option import GenerateOptions
+from attncli.cli import delivery as answer
+from attncli.cli import generate as generate_option
+from attncli.cli import request
+from attncli.cli.generate import GenerateOptions
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -26,7 +28,7 @@ from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.running import Batched, Wanted
+    from attncli.analysis.run import Batched, Wanted
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.models.model import Model
@@ -42,13 +44,28 @@ def run(
     generate: GenerateOptions,
     query: Annotated[
         str | None,
-        option("--query", help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).", panel=OUTPUT, metavar="TOK"),
+        option(
+            "--query",
+            help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
+            panel=OUTPUT,
+            metavar="TOK",
+        ),
     ] = None,
-    stages: Annotated[str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")] = None,
-    save: Annotated[Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")] = None,
-    batch: Annotated[bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)] = False,
-    words: Annotated[bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)] = False,
-    all_links: Annotated[bool, option("--all-links", help="Also the links that say little: special tokens, self, …", panel=OUTPUT)] = False,
+    stages: Annotated[
+        str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")
+    ] = None,
+    save: Annotated[
+        Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")
+    ] = None,
+    batch: Annotated[
+        bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)
+    ] = False,
+    words: Annotated[
+        bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
+    ] = False,
+    all_links: Annotated[
+        bool, option("--all-links", help="Also the links that say little: special tokens, self, …", panel=OUTPUT)
+    ] = False,
 ) -> None:
     """Run attention on a text: tables, shape trace, strongest links.
 
@@ -61,7 +78,14 @@ def run(
     from attncli.render.screens.run import PARTS, run_rows, run_screen
 
     environment: Environment = ctx.obj
-    options = {"--query": query, "--stages": stages, "--save": save, "--batch": batch, "--words": words, "--all-links": all_links}
+    options = {
+        "--query": query,
+        "--stages": stages,
+        "--save": save,
+        "--batch": batch,
+        "--words": words,
+        "--all-links": all_links,
+    }
     generate_option.check(generate, [name for name, value in {**options, "--svg": output.svg}.items() if value])
     if generate.generate is not None:
         generate_option.run(environment, generate, text, model, attention, compute, output)
@@ -77,7 +101,9 @@ def run(
 
     def documents() -> Iterator[Mapping[str, Any]]:
         found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
-        for each, batched in _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found):
+        for each, batched in (
+            _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
+        ):
             with request.told_where(each):
                 document = _document(environment, loaded, each, model, compute, output, asked, batched)
             yield document
@@ -85,9 +111,11 @@ def run(
     answer.give(documents(), run_screen, run_rows, output, environment, how, several=text.lines)
 
 
-def _together(model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions) -> Iterator[tuple[Text, Batched]]:
+def _together(
+    model: Model, texts: list[Text], which: ModelOptions, compute: ComputeOptions
+) -> Iterator[tuple[Text, Batched]]:
     """Each text with its part of one padded batch; refused before it starts where it would not fit."""
-    from attncli.analysis.running import Wanted, cost, run_batch
+    from attncli.analysis.run import Wanted, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = _chosen(model, which)
@@ -124,11 +152,11 @@ def _document(
     asked: Asked,
     batched: Batched | None = None,
 ) -> Mapping[str, Any]:
-    from attncli.analysis.running import cost, run_document
-    from attncli.analysis.saving import Stored, metadata
-    from attncli.cli.effort import resources
+    from attncli.analysis.run import cost, run_document
+    from attncli.analysis.saved_tensors import Stored, metadata
     from attncli.cli.progress import progress
-    from attncli.render.records import NUMBER_BYTES
+    from attncli.cli.resources import resources
+    from attncli.render.encoding import NUMBER_BYTES
 
     tokens = request.tokens_of(model, text)
     wanted, rows, tables = _plan(environment, model, text, tokens, which, output, asked)
@@ -155,12 +183,18 @@ def _document(
 
 
 def _plan(
-    environment: Environment, model: Model, text: Text, tokens: list[Token], which: ModelOptions, output: OutputOptions, asked: Asked
+    environment: Environment,
+    model: Model,
+    text: Text,
+    tokens: list[Token],
+    which: ModelOptions,
+    output: OutputOptions,
+    asked: Asked,
 ) -> tuple[Wanted, int | None, bool]:
-    """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is short;
-    and whether matrices are for the answer, not for a picture alone."""
-    from attncli.analysis.running import Wanted
-    from attncli.models.long import LONG, rows_for
+    """What goes into the document; how many query rows to compute at a time, None for all, as long as the text is
+    short; and whether matrices are for the answer, not for a picture alone."""
+    from attncli.analysis.run import Wanted
+    from attncli.models.row_blocks import LONG, rows_for
 
     layers, heads = _chosen(model, which)
     named = tokens
@@ -173,10 +207,19 @@ def _plan(
     tables = output.show is None or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
     short = len(tokens) <= LONG or output.full
     if not machine:
-        tables = tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+        tables = (
+            tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
+        )
     matrices = tables or output.svg is not None
     wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words)
-    whole = short or asked.stages or asked.words or asked.save is not None or output.svg is not None or (matrices and at is None)
+    whole = (
+        short
+        or asked.stages
+        or asked.words
+        or asked.save is not None
+        or output.svg is not None
+        or (matrices and at is None)
+    )
     return wanted, None if whole else rows_for(model.spec, len(tokens)), tables
 
 

@@ -14,14 +14,15 @@ from attncli.errors import UsageError
 def schema(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False, metavar="NAME")
+        str | None,
+        typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False, metavar="NAME"),
     ] = None,
 ) -> None:
     """JSON Schema of every document that attn emits.
 
     attn schema attn.run/1
     """
-    from attncli.render.records import json_bytes
+    from attncli.render.encoding import json_bytes
     from attncli.render.schema import SCHEMAS
 
     environment: Environment = ctx.obj
@@ -34,7 +35,11 @@ def schema(
         from difflib import get_close_matches
 
         close = get_close_matches(name, SCHEMAS, 1)
-        raise UsageError(f"no document is called {name!r}", expected=", ".join(SCHEMAS), hint=f"attn schema {close[0]}" if close else "")
+        raise UsageError(
+            f"no document is called {name!r}",
+            expected=", ".join(SCHEMAS),
+            hint=f"attn schema {close[0]}" if close else "",
+        )
     environment.write(json_bytes(found))
 
 

@@ -1,4 +1,4 @@
-"""`--seed` and the sizes: the toy model with seeded weights."""
+"""`--seed` and the sizes: the one-layer model with seeded weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
-    from attncli.models.toy import Settings
+    from attncli.models.one_layer import Settings
 
 
 def seeded(
-    environment: Environment, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str, heads: int
+    environment: Environment,
+    asked: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str,
+    heads: int,
 ) -> Model:
-    """The toy model with seeded weights. heads: how many where `--num-heads` does not say.
+    """The one-layer model with seeded weights. heads: how many where `--num-heads` does not say.
 
     Raises UsageError for sizes that do not fit together, LimitError for weights that memory does not hold.
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.toy import Settings, seeded_model
+    from attncli.models.one_layer import Settings, seeded_model
 
     seed, source = request.seed_of(asked, environment)
     settings = Settings(
@@ -41,12 +46,14 @@ def seeded(
     )
     refuse_sizes(settings, compute)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return seeded_model(settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(asked))
+    return seeded_model(
+        settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(asked)
+    )
 
 
 def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
     """Raise UsageError for sizes that do not fit together, LimitError for weights that memory does not hold."""
-    from attncli.models.toy import drawing_bytes, spec_of
+    from attncli.models.one_layer import drawing_bytes, spec_of
 
     spec_of(settings)
     request.refuse_memory(drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v")

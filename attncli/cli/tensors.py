@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -20,26 +21,41 @@ def tensors(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A .safetensors, .npz or .pt file with the arrays q, k and v.", show_default=False, metavar="FILE", readable=False
+            help="A .safetensors, .npz or .pt file with the arrays q, k and v.",
+            show_default=False,
+            metavar="FILE",
+            readable=False,
         ),
     ],
-    layer: Annotated[int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L")] = None,
-    head: Annotated[list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")] = None,
+    layer: Annotated[
+        int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L")
+    ] = None,
+    head: Annotated[
+        list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")
+    ] = None,
     mask: Annotated[
-        list[str] | None, option("--mask", help="As for run; repeat to intersect.", panel=ATTENTION, metavar="SPEC|FILE")
+        list[str] | None,
+        option("--mask", help="As for run; repeat to intersect.", panel=ATTENTION, metavar="SPEC|FILE"),
     ] = None,
     scale: Annotated[
-        str | None, option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION, metavar="SCALE")
+        str | None,
+        option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION, metavar="SCALE"),
     ] = None,
-    softcap: Annotated[float | None, option("--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X")] = None,
-    offset: Annotated[int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, metavar="N")] = 0,
+    softcap: Annotated[
+        float | None, option("--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X")
+    ] = None,
+    offset: Annotated[
+        int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, metavar="N")
+    ] = 0,
     key_lengths: Annotated[
         str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")
     ] = None,
     softmax_dtype: Annotated[
         str | None, option("--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION, metavar="TYPE")
     ] = None,
-    stages: Annotated[str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")] = None,
+    stages: Annotated[
+        str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")
+    ] = None,
 ) -> None:
     """Attention over q, k, v arrays from a file, with every option of the core.
 
@@ -54,10 +70,10 @@ def tensors(
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
-    from attncli.analysis.captured import Options, captured, tensors_document
+    from attncli.analysis.tensors import Options, captured, tensors_document
     from attncli.arrays.backend import choose
     from attncli.inputs.tensors import read_tensors
-    from attncli.models.toy import scale_number
+    from attncli.models.one_layer import scale_number
 
     found = read_tensors(file, allow_nonfinite=True)
     masks = request.mask(mask)
@@ -69,7 +85,9 @@ def tensors(
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = captured(found, str(file), backend, options, layer=layer)
-    pairs = int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
+    pairs = (
+        int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
+    )
     chosen = request.numbers(head, "head", arrays.q.shape[-3])
     request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
     if output.json or output.ndjson:

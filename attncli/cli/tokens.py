@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import answer, request
+from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import AttentionOptions, ModelOptions, TableOutput, TextOptions, command_app, only
 from attncli.cli.output import Environment
 

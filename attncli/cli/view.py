@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from attncli.cli import answer, picture
+from attncli.cli import delivery as answer
+from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import DIGITS, LangOption, language
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
@@ -48,12 +49,18 @@ def view(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A document (.json), or what --save wrote (.safetensors, .npz).", show_default=False, metavar="FILE", readable=False
+            help="A document (.json), or what --save wrote (.safetensors, .npz).",
+            show_default=False,
+            metavar="FILE",
+            readable=False,
         ),
     ],
-    show_as: Annotated[str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, metavar="heads")] = None,
+    show_as: Annotated[
+        str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, metavar="heads")
+    ] = None,
     precision: Annotated[
-        int | None, option("--precision", help="Digits after the point. [default: 2; explain: 4]", panel=OUTPUT, metavar="N")
+        int | None,
+        option("--precision", help="Digits after the point. [default: 2; explain: 4]", panel=OUTPUT, metavar="N"),
     ] = None,
     lang: LangOption = "en",
 ) -> None:
@@ -79,7 +86,14 @@ def view(
     give = answer.give if document["schema"] in ("attn.run/1", "attn.heads/1") else picture.give
     if output.svg is not None and give is answer.give:
         answer.draw(document, output)
-    give([document], fitting(getattr(module, screen.screen), file), getattr(module, screen.rows), output, environment, how)
+    give(
+        [document],
+        fitting(getattr(module, screen.screen), file),
+        getattr(module, screen.rows),
+        output,
+        environment,
+        how,
+    )
 
 
 def opened(file: Path, top: int = 10) -> dict[str, Any]:
@@ -88,7 +102,7 @@ def opened(file: Path, top: int = 10) -> dict[str, Any]:
     Raises InputError for what is no document of ours.
     """
     if file.suffix.lower() in TENSOR_FILES:
-        from attncli.analysis.reopened import run_of_tensors
+        from attncli.analysis.saved_run import run_of_tensors
         from attncli.inputs.tensors import read_metadata, read_tensors
 
         made = run_of_tensors(read_tensors(file, allow_nonfinite=True), read_metadata(file), str(file), top)
@@ -124,7 +138,10 @@ def _arrays(value: Any) -> Any:
         return {name: _arrays(item) for name, item in value.items()}
     if not isinstance(value, list) or not value:
         return value
-    if all(isinstance(row, list) and row and all(item is None or type(item) in (int, float) for item in row) for row in value):
+    if all(
+        isinstance(row, list) and row and all(item is None or type(item) in (int, float) for item in row)
+        for row in value
+    ):
         import numpy as np
 
         if len({len(row) for row in value}) == 1:
@@ -134,12 +151,14 @@ def _arrays(value: Any) -> Any:
 
 
 def _as_heads(document: dict[str, Any], file: Path) -> dict[str, Any]:
-    from attncli.analysis.reopened import heads_of_run
+    from attncli.analysis.saved_run import heads_of_run
 
     if document["schema"] == "attn.heads/1":
         return document
     if document["schema"] != "attn.run/1":
-        raise InputError(f"a document {document['schema']} holds no heads to compare", where=str(file), expected="attn.run/1")
+        raise InputError(
+            f"a document {document['schema']} holds no heads to compare", where=str(file), expected="attn.run/1"
+        )
     return fitting(heads_of_run, file)(document)
 
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def file_model(
-    environment: Environment, asked: ModelOptions, path: Path, attention: AttentionOptions, compute: ComputeOptions, tokenizer: str
+    environment: Environment,
+    asked: ModelOptions,
+    path: Path,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str,
 ) -> Model:
     """The model in a weight file. Embeddings that it does not hold come from the seed asked for, else from the file's.
 

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attncli.cli import answer, request
-from attncli.cli.options import MODEL, TEXT, ComputeOptions, ModelOptions, OutputOptions, TableOutput, command_app, option
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli.options import (
+    MODEL,
+    TEXT,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TableOutput,
+    command_app,
+    option,
+)
 from attncli.cli.output import Environment
 from attncli.cli.seeded_option import refuse_sizes
 from attncli.errors import UsageError
@@ -17,19 +27,30 @@ if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
 
 File = Annotated[
-    Path, typer.Argument(help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False)
+    Path,
+    typer.Argument(
+        help="A weight file: .safetensors, .npz, .pt or .pth.", show_default=False, metavar="FILE", readable=False
+    ),
 ]
 Written = Annotated[
-    Path, typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False)
+    Path,
+    typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
 ]
 Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")]
-Prefix = Annotated[str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")]
+Prefix = Annotated[
+    str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")
+]
 LayoutName = Annotated[
     str, option("--layout", help="canonical, torch, single, heads, matrices or fused.", panel=MODEL, metavar="NAME")
 ]  # fmt: skip
 Orientation = Annotated[
     str | None,
-    option("--orientation", help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).", panel=MODEL, metavar="in-out|out-in"),
+    option(
+        "--orientation",
+        help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).",
+        panel=MODEL,
+        metavar="in-out|out-in",
+    ),
 ]
 
 
@@ -37,22 +58,35 @@ def init(
     ctx: typer.Context,
     output: TableOutput,
     file: Written,
-    seed: Annotated[str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")] = "0",
+    seed: Annotated[
+        str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")
+    ] = "0",
     d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL, metavar="N")] = 64,
     num_heads: Annotated[int, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")] = 1,
-    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, metavar="N")] = None,
-    d_v: Annotated[int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, metavar="N")] = None,
+    d_k: Annotated[
+        int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, metavar="N")
+    ] = None,
+    d_v: Annotated[
+        int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, metavar="N")
+    ] = None,
     bias: Annotated[bool, option("--bias/--no-bias", help="Biases on the projections.", panel=MODEL)] = False,
     output_projection: Annotated[
         bool | None,
-        option("--output-projection/--no-output-projection", help="W_O after the heads. [default: with several heads]", panel=MODEL),
+        option(
+            "--output-projection/--no-output-projection",
+            help="W_O after the heads. [default: with several heads]",
+            panel=MODEL,
+        ),
     ] = None,
     layer_norm: Annotated[bool, option("--layer-norm", help="Also a layer normalization.", panel=MODEL)] = False,
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
-        str | None, option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT")
+        str | None,
+        option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT"),
     ] = None,
-    tokenizer: Annotated[str, option("--tokenizer", help="What cuts that text into tokens.", panel=TEXT, metavar="NAME|PATH")] = "word",
+    tokenizer: Annotated[
+        str, option("--tokenizer", help="What cuts that text into tokens.", panel=TEXT, metavar="NAME|PATH")
+    ] = "word",
 ) -> None:
     """Write seeded weights. They are those that attn run uses with the same options.
 
@@ -63,15 +97,21 @@ def init(
     environment: Environment = ctx.obj
     answer.check(output, environment)
     from attncli.inputs.tensors import check_writable_format
-    from attncli.models.toy import Settings
+    from attncli.models.one_layer import Settings
 
     check_writable_format(file)
     drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
-        d_model=d_model, heads=num_heads, d_k=d_k, d_v=d_v, bias=bias, layer_norm=layer_norm, output_projection=output_projection
+        d_model=d_model,
+        heads=num_heads,
+        d_k=d_k,
+        d_v=d_v,
+        bias=bias,
+        layer_norm=layer_norm,
+        output_projection=output_projection,
     )
     refuse_sizes(settings, ComputeOptions())
-    from attncli.models.stored import seeded_file, write_weight_file
+    from attncli.models.weight_writer import seeded_file, write_weight_file
 
     words = [] if embedding_for is None else _words(tokenizer, embedding_for)
     write_weight_file(file, *seeded_file(settings, drawn, words), layout=layout)
@@ -111,7 +151,7 @@ def convert(
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.layouts.layout import Asked
     from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.stored import recognised_file, write_weight_file
+    from attncli.models.weight_writer import recognised_file, write_weight_file
 
     check_writable_format(to)
     match orientation:
@@ -127,7 +167,7 @@ def convert(
 
 
 def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:
-    from attncli.analysis.weight_list import weights_document
+    from attncli.analysis.weights import weights_document
     from attncli.models.layouts.layout import NOTHING_ASKED
     from attncli.render.screens.weights import weights_rows, weights_screen
 

@@ -1,4 +1,5 @@
-"""NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the same bytes each time."""
+"""NumPy's archives (.npz): zip files of arrays, read without trusting the zip and written with the same bytes each
+time."""
 
 from __future__ import annotations
 
@@ -128,7 +129,9 @@ class _Bounded(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         found = self._stream.read(READ_LIMIT + 1) if size < 0 else self._stream.read(min(size, READ_LIMIT + 1))
         if len(found) > READ_LIMIT:
-            raise LimitError("the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes")
+            raise LimitError(
+                "the archive's directory is too large", where=self._where, expected=f"at most {READ_LIMIT:,} bytes"
+            )
         return found
 
 
@@ -146,11 +149,15 @@ def _checked_members(zipped: zipfile.ZipFile, where: str, limit: int) -> dict[st
             raise InputError(f"{name!r} is compressed in a way that NumPy never writes", where=where, expected=EXPECTED)
         ratio = 1 if member.compress_type == zipfile.ZIP_STORED else DEFLATE_RATIO
         if member.file_size > member.compress_size * ratio:
-            raise InputError(f"{name!r} cannot have the {member.file_size:,} bytes that it claims", where=where, expected=EXPECTED)
+            raise InputError(
+                f"{name!r} cannot have the {member.file_size:,} bytes that it claims", where=where, expected=EXPECTED
+            )
         members[name] = member
     total = sum(member.file_size for member in members.values())
     if total > limit:
-        raise LimitError(f"the archive holds {total:,} bytes of arrays", where=where, expected=f"at most {limit:,} bytes")
+        raise LimitError(
+            f"the archive holds {total:,} bytes of arrays", where=where, expected=f"at most {limit:,} bytes"
+        )
     return members
 
 
@@ -161,5 +168,14 @@ def _told(where: str) -> Iterator[None]:
     except AttnError:
         raise
     # zipfile lets through whatever its parts raise on damaged bytes
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError, OverflowError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:
         raise InputError("this archive is damaged", where=where, expected=EXPECTED) from error

@@ -30,7 +30,11 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         direct, target, mode = _destination(path)
-    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
         raise _unwritable(path, error) from error
     if direct:
         with _told(path), target.open("wb") as stream:

@@ -6,15 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.cluster import clusters
+from attncli.inputs.graphemes import clusters
 from attncli.inputs.token import Token
-from attncli.inputs.words import words
+from attncli.inputs.word_breaks import words
 
 LAST_CODE_POINT = 0x10FFFF
 
 
 class WordTokenizer:
-    """Words as a reader sees them, punctuation apart; `attncli.inputs.words` says what a word is. Tokens have no ids."""
+    """Words as a reader sees them, punctuation apart; `attncli.inputs.word_breaks` says what a word is. Tokens have no
+    ids."""
 
     name = "word"
 
@@ -38,8 +39,8 @@ class WhitespaceTokenizer:
 
 
 class CharTokenizer:
-    """Characters as a reader sees them (`attncli.inputs.cluster`), spaces included. A character of one code point has it
-    as its id; one of several (a base with combining marks, an emoji sequence) has none."""
+    """Characters as a reader sees them (`attncli.inputs.graphemes`), spaces included. A character of one code point
+    has it as its id; one of several (a base with combining marks, an emoji sequence) has none."""
 
     name = "char"
 
@@ -73,7 +74,9 @@ class ByteTokenizer:
         return [Token(index, _byte_text(byte), byte, None, None) for index, byte in enumerate(ids)]
 
 
-def _sequence(text: str, pair: str | None, pieces: Callable[[str], Iterable[tuple[int, int, str, int | None]]]) -> list[Token]:
+def _sequence(
+    text: str, pair: str | None, pieces: Callable[[str], Iterable[tuple[int, int, str, int | None]]]
+) -> list[Token]:
     tokens: list[Token] = []
     for number, part in enumerate((text,) if pair is None else (text, pair)):
         for start, end, piece, code in pieces(part):

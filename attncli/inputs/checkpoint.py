@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.ahead import WORTH_A_THREAD, ReadAhead, Stretch
+from attncli.inputs.array_pool import Pool
 from attncli.inputs.dtypes import named
-from attncli.inputs.opening import is_there
-from attncli.inputs.pool import Pool
-from attncli.inputs.positioned import PositionedFile
+from attncli.inputs.file_opening import is_there
+from attncli.inputs.positioned_file import PositionedFile
+from attncli.inputs.read_ahead import WORTH_A_THREAD, ReadAhead, Stretch
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
-from attncli.inputs.widen import all_finite, convert
+from attncli.inputs.widening import all_finite, convert
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
@@ -61,12 +61,16 @@ class Checkpoint:
         LimitError for one above 16 MiB. Remote code (`auto_map`) is never run.
         """
         if not folder.is_dir():
-            raise InputError("this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors")
+            raise InputError(
+                "this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors"
+            )
         real = folder.resolve()
         config = read_object(guarded(real, "config.json"), what="a model's config.json")
         for key in PACKED:
             if config.get(key) is not None:
-                raise UnsupportedError(f"these weights are quantised ({_method(config[key])})", where=str(folder), expected="float weights")
+                raise UnsupportedError(
+                    f"these weights are quantised ({_method(config[key])})", where=str(folder), expected="float weights"
+                )
         return cls(real, config, {})
 
     def names(self) -> Mapping[str, TensorInfo]:
@@ -131,7 +135,9 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _fill(self, name: str, info: TensorInfo, start: int, found: Array) -> Array:
@@ -157,7 +163,9 @@ class Checkpoint:
             self._stop()
         if not finite:
             raise InputError(
-                f"{about} holds numbers that are not finite in {found.dtype.name}", where=str(info.file), expected="finite weights"
+                f"{about} holds numbers that are not finite in {found.dtype.name}",
+                where=str(info.file),
+                expected="finite weights",
             )
         return found
 
@@ -182,7 +190,9 @@ class Checkpoint:
     def _check_rows(self, name: str, info: TensorInfo, start: int, stop: int) -> None:
         if not info.shape or not 0 <= start <= stop <= info.shape[0]:
             raise InputError(
-                f"tensor {name!r} has no rows {start} to {stop - 1}", where=str(info.file), expected=f"within its shape {list(info.shape)}"
+                f"tensor {name!r} has no rows {start} to {stop - 1}",
+                where=str(info.file),
+                expected=f"within its shape {list(info.shape)}",
             )
 
     def _row(self, info: TensorInfo, row: int) -> int:

@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.inputs.fetch import Fetch, Parts
+from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.hub_cache import TOKENIZER, HubId
 from attncli.inputs.remote import Remote
 from attncli.inputs.safetensors_file import Header
 from attncli.inputs.shards import CONVERT, INDEX, SINGLE, TensorInfo, find_tensors, local_header, shard_names
 
 
-def download(wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fetch) -> tuple[Path, Mapping[str, TensorInfo] | None]:
-    """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would lie.
+def download(
+    wanted: HubId, cache: Path, variables: Mapping[str, str], asked: Fetch
+) -> tuple[Path, Mapping[str, TensorInfo] | None]:
+    """Fetch a model's files and return the folder that holds them; with `Parts.HEADERS` also where its tensors would
+    lie.
 
     Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
     goes to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
@@ -54,7 +57,9 @@ def _weights(hub: Remote, commit: str) -> None:
         raise _no_weights(hub)
     for shard in shard_names(index):
         if hub.file(shard, commit) is None:
-            raise InputError(f"the shard {shard!r} of {hub.wanted} is missing", where=hub.endpoint, expected=f"every file of {INDEX}")
+            raise InputError(
+                f"the shard {shard!r} of {hub.wanted} is missing", where=hub.endpoint, expected=f"every file of {INDEX}"
+            )
 
 
 def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]:
@@ -70,7 +75,9 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
 
 
 def _no_weights(hub: Remote) -> UnsupportedError:
-    return UnsupportedError(f"{hub.wanted} has no {SINGLE}", where=hub.endpoint, expected="weights as safetensors", hint=CONVERT)
+    return UnsupportedError(
+        f"{hub.wanted} has no {SINGLE}", where=hub.endpoint, expected="weights as safetensors", hint=CONVERT
+    )
 
 
 @contextmanager

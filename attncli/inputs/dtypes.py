@@ -42,7 +42,9 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
     if len(whole) != len(sizes) or math.prod(max(size, 1) for size in whole) * dtype.itemsize >= 2**63:
         raise InputError(
-            f"tensor {tensor!r} has an impossible shape", where=where, expected="whole numbers from 0 up, of a size that exists"
+            f"tensor {tensor!r} has an impossible shape",
+            where=where,
+            expected="whole numbers from 0 up, of a size that exists",
         )
     return math.prod(whole) * dtype.itemsize
 
@@ -73,5 +75,7 @@ def _nonfinite(tensor: str, array: np.ndarray[Any, Any], finite: np.ndarray[Any,
     found = float(array[place])
     bad = array.size - int(np.count_nonzero(finite))
     return InputError(
-        f"tensor {tensor!r} holds {found} at [{at}], the first of {bad:,} that are not finite", where=where, expected="finite numbers"
+        f"tensor {tensor!r} holds {found} at [{at}], the first of {bad:,} that are not finite",
+        where=where,
+        expected="finite numbers",
     )

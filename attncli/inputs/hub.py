@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from attncli.errors import AttnError, InputError
-from attncli.inputs.fetch import WHOLE, Fetch, Parts
+from attncli.inputs.fetching import WHOLE, Fetch, Parts
 from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder, cached
 from attncli.inputs.shards import TensorInfo
 
@@ -42,14 +42,24 @@ def resolve(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetc
     wanted = HubId.parse(name)
     if wanted is None or exists:
         what = "this is a file, not a folder" if exists else "there is no such folder"
-        raise InputError(what, where=name, expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]")
+        raise InputError(
+            what,
+            where=name,
+            expected="a folder with config.json and model.safetensors, or a hub id owner/name[@revision]",
+        )
     cache = cache_folder(variables)
     found = cached(cache, wanted)
-    missing = [] if found is None else [file for file in found.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
+    missing = (
+        []
+        if found is None
+        else [file for file in found.missing if fetch.parts is not Parts.TOKENIZER or file in DESCRIPTION]
+    )
     if found is not None and not missing:
         return Resolved(found.folder, name, found.commit, "cache")
     # without its weights a model is of no use; without a tokenizer it still runs on token ids
-    usable = None if found is None or set(missing) - {TOKENIZER} else Resolved(found.folder, name, found.commit, "cache")
+    usable = (
+        None if found is None or set(missing) - {TOKENIZER} else Resolved(found.folder, name, found.commit, "cache")
+    )
     if is_offline(variables):
         if usable is not None:
             return usable

@@ -75,7 +75,8 @@ def cached(cache: Path, wanted: HubId) -> Snapshot | None:
 
 
 def _commit(repository: Path, revision: str) -> str | None:
-    """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or several."""
+    """The commit that a branch, a tag or the beginning of a commit names; None where the cache knows none, or
+    several."""
     try:
         found = (repository / "refs" / revision).read_text(encoding="ascii").strip()
         return found if COMMIT.fullmatch(found) else None

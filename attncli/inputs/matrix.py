@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError
-from attncli.inputs.opening import SIZE_LIMIT, read_regular
+from attncli.inputs.file_opening import SIZE_LIMIT, read_regular
 from attncli.inputs.tensors import read_tensors
 
 # Numbers written out take many times their bytes in memory.
@@ -37,14 +37,22 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
             found = _only(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
         case ".json":
             found = _from_rows(
-                _json_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), what, where), what, where
+                _json_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), what, where),
+                what,
+                where,
             )
         case ".csv" | ".tsv":
-            found = _from_rows(_csv_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), where), what, where)
+            found = _from_rows(
+                _csv_rows(read_regular(path, what=f"a {what} file", limit=min(limit, TEXT_LIMIT)), where), what, where
+            )
         case kind:
-            raise InputError(f"{kind or 'no ending'} is not a known kind of {what} file", where=where, expected=" ".join(FORMATS))
+            raise InputError(
+                f"{kind or 'no ending'} is not a known kind of {what} file", where=where, expected=" ".join(FORMATS)
+            )
     if found.ndim != 2 or 0 in found.shape:
-        raise InputError(f"the {what} has the shape {list(found.shape)}", where=where, expected="a matrix: rows and columns")
+        raise InputError(
+            f"the {what} has the shape {list(found.shape)}", where=where, expected="a matrix: rows and columns"
+        )
     if found.dtype.kind not in "biu":
         _check_finite(found, what, where)
     return found
@@ -56,7 +64,9 @@ def _only(tensors: dict[str, np.ndarray[Any, Any]], what: str, where: str) -> np
     if what in tensors:
         return tensors[what]
     names = ", ".join(tensors) or "none"
-    raise InputError(f"the archive holds {len(tensors)} arrays: {names}", where=where, expected=f"one array, or one named {what}")
+    raise InputError(
+        f"the archive holds {len(tensors)} arrays: {names}", where=where, expected=f"one array, or one named {what}"
+    )
 
 
 def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
@@ -66,7 +76,9 @@ def _json_rows(raw: bytes, what: str, where: str) -> Sequence[Sequence[object]]:
         found = orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         at = f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"this is not JSON at {at}: {error.msg}", where=where, expected="a list of rows of finite numbers") from error
+        raise InputError(
+            f"this is not JSON at {at}: {error.msg}", where=where, expected="a list of rows of finite numbers"
+        ) from error
     if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
         raise InputError(f"the {what} is not a list of rows", where=where, expected="[[1, 0], [1, 1]]")
     return found
@@ -97,12 +109,16 @@ def _from_rows(rows: Sequence[Sequence[object]], what: str, where: str) -> np.nd
     for place, row in enumerate(rows):
         if len(row) != width:
             raise InputError(
-                f"row {place} of the {what} has {len(row)} values, row 0 has {width}", where=where, expected="rows of one length"
+                f"row {place} of the {what} has {len(row)} values, row 0 has {width}",
+                where=where,
+                expected="rows of one length",
             )
         for column, value in enumerate(row):
             if not isinstance(value, bool | int | float):
                 raise InputError(
-                    f"row {place}, column {column} of the {what} is {_shown(value)}", where=where, expected="a number, no header"
+                    f"row {place}, column {column} of the {what} is {_shown(value)}",
+                    where=where,
+                    expected="a number, no header",
                 )
     truth = all(isinstance(value, bool) for row in rows for value in row)
     return np.array(rows, dtype=np.bool_ if truth else np.float64).reshape(len(rows), width)

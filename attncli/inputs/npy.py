@@ -38,14 +38,22 @@ def read_npy_header(stream: BinaryIO, name: str, where: str, total: int) -> NpyH
             warnings.simplefilter("ignore")  # about headers of Python 2, which are read all the same
             version = npy_format.read_magic(stream)
             if version not in readers:
-                raise UnsupportedError(f"{name!r} is in version {version} of the .npy format", where=where, expected="version 1.0 or 2.0")
+                raise UnsupportedError(
+                    f"{name!r} is in version {version} of the .npy format", where=where, expected="version 1.0 or 2.0"
+                )
             shape, column_major, dtype = readers[version](stream)
     except UnsupportedError:
         raise
     except Exception as error:  # the parser raises whatever its pieces do
-        raise InputError(f"the array {name!r} has a damaged header", where=where, expected="an array written by numpy.save") from error
+        raise InputError(
+            f"the array {name!r} has a damaged header", where=where, expected="an array written by numpy.save"
+        ) from error
     if dtype.hasobject:
-        raise InputError(f"the array {name!r} holds Python objects, which are never loaded", where=where, expected="an array of numbers")
+        raise InputError(
+            f"the array {name!r} holds Python objects, which are never loaded",
+            where=where,
+            expected="an array of numbers",
+        )
     if dtype.newbyteorder("=").name not in NATIVE:
         raise unsupported(name, _spelled(dtype), where)
     size = byte_count(name, dtype, shape, where)
@@ -67,7 +75,11 @@ def read_npy_data(stream: BinaryIO, header: NpyHeader, name: str, where: str) ->
     while done < header.size:
         part = stream.read(min(CHUNK, header.size - done))
         if not part:
-            raise InputError(f"the array {name!r} ends after {done:,} of {header.size:,} bytes", where=where, expected="the whole file")
+            raise InputError(
+                f"the array {name!r} ends after {done:,} of {header.size:,} bytes",
+                where=where,
+                expected="the whole file",
+            )
         view[done : done + len(part)] = part
         done += len(part)
     return flat.view(header.dtype).reshape(header.shape, order="F" if header.column_major else "C")

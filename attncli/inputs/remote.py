@@ -1,4 +1,5 @@
-"""`Remote`: one model on the Hugging Face hub, asked through the hub's own library, whose errors are told in our words."""
+"""`Remote`: one model on the Hugging Face hub, asked through the hub's own library, whose errors are told in our
+words."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Remote:
         import huggingface_hub
 
         url = self._url(name, self.wanted.revision)
-        self._asked(lambda: huggingface_hub.get_hf_file_metadata(url, token=self._token, timeout=PATIENCE), self._unreachable())
+        self._asked(
+            lambda: huggingface_hub.get_hf_file_metadata(url, token=self._token, timeout=PATIENCE), self._unreachable()
+        )
 
     def file(self, name: str, revision: str) -> Path | None:
         """The file, fetched into the cache unless it is there; None where the model has none of that name."""
@@ -48,14 +51,20 @@ class Remote:
         def fetched() -> Path:
             return Path(
                 huggingface_hub.hf_hub_download(
-                    self.wanted.name, name, revision=revision, cache_dir=self._cache, endpoint=self.endpoint, token=self._token
+                    self.wanted.name,
+                    name,
+                    revision=revision,
+                    cache_dir=self._cache,
+                    endpoint=self.endpoint,
+                    token=self._token,
                 )
             )
 
         return self._asked(fetched, self._broken_off(name))
 
     def header(self, name: str, revision: str) -> Header | None:
-        """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as `read_header`."""
+        """The header of a safetensors file, none of its data; None where the model has none of that name. Raises as
+        `read_header`."""
         found = self._asked(lambda: self._part(name, revision, 0, BEGINNING), self._broken_off(name))
         if found is None:
             return None
@@ -103,24 +112,44 @@ class Remote:
                 return error
             case errors.GatedRepoError():
                 hint = f"accept its terms at {endpoint}/{wanted.name}, then set HF_TOKEN"
-                return InputError(f"{wanted.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint)
+                return InputError(
+                    f"{wanted.name} is gated: its owner wants its terms accepted", where=endpoint, hint=hint
+                )
             case errors.RepositoryNotFoundError():
                 what = f"there is no model {wanted.name!r}, or it is private"
-                return InputError(what, where=endpoint, expected="owner/name", hint="attn models list; for a private model set HF_TOKEN")
+                return InputError(
+                    what,
+                    where=endpoint,
+                    expected="owner/name",
+                    hint="attn models list; for a private model set HF_TOKEN",
+                )
             case errors.RevisionNotFoundError():
-                return InputError(f"{wanted.name} has no revision {wanted.revision!r}", where=endpoint, expected="a branch, tag or commit")
+                return InputError(
+                    f"{wanted.name} has no revision {wanted.revision!r}",
+                    where=endpoint,
+                    expected="a branch, tag or commit",
+                )
             case errors.HfHubHTTPError(response=response) if response is not None:
-                return InputError(f"fetching {wanted} failed: the server answered {response.status_code}", where=endpoint)
-            case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(error, ConnectionError | TimeoutError):
+                return InputError(
+                    f"fetching {wanted} failed: the server answered {response.status_code}", where=endpoint
+                )
+            case _ if type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES or isinstance(
+                error, ConnectionError | TimeoutError
+            ):
                 return unanswered
             case OSError():
-                return AttnError(f"fetching {wanted} failed: {error.strerror or error}", where=error.filename or str(self._cache))
+                return AttnError(
+                    f"fetching {wanted} failed: {error.strerror or error}", where=error.filename or str(self._cache)
+                )
             case _:
                 return InputError(f"fetching {wanted} failed: {error}", where=endpoint)
 
     def _unreachable(self) -> InputError:
         what = f"{self.wanted} is not in the local cache, and the hub cannot be reached"
-        expected, hint = "a network, a model in the cache, or a folder that exists", "attn models list, or --model FOLDER"
+        expected, hint = (
+            "a network, a model in the cache, or a folder that exists",
+            "attn models list, or --model FOLDER",
+        )
         return InputError(what, where=self.endpoint, expected=expected, hint=hint)
 
     def _broken_off(self, name: str) -> InputError:

@@ -15,7 +15,7 @@ import numpy as np
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.dtypes import byte_count, named, unsupported
-from attncli.inputs.opening import read_exactly
+from attncli.inputs.file_opening import read_exactly
 from attncli.inputs.strict_json import parsed_object
 
 HEADER_LIMIT = 100_000_000
@@ -68,11 +68,16 @@ def read_header(stream: BinaryIO, size: int, where: str) -> Header:
             where=where,
             expected=f"{EXPECTED}, its header at most {HEADER_LIMIT:,} bytes",
         )
-    fields = parsed_object(read_exactly(stream, length, where), where, "the header of a .safetensors file: a JSON object")
+    fields = parsed_object(
+        read_exactly(stream, length, where), where, "the header of a .safetensors file: a JSON object"
+    )
     metadata = fields.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
-    entries = sorted((_entry(name, field, 8 + length, where) for name, field in fields.items()), key=lambda entry: (entry.start, entry.end))
+    entries = sorted(
+        (_entry(name, field, 8 + length, where) for name, field in fields.items()),
+        key=lambda entry: (entry.start, entry.end),
+    )
     _check_layout(entries, 8 + length, size, where)
     return Header({entry.name: entry for entry in entries}, metadata)
 
@@ -89,15 +94,21 @@ def read_entry(stream: BinaryIO, entry: Entry, where: str) -> np.ndarray[Any, An
     while done < len(view):
         count = stream.readinto(view[done:])  # type: ignore[attr-defined]
         if not count:
-            raise InputError(f"tensor {entry.name!r} ends after {done:,} of {len(view):,} bytes", where=where, expected="the whole file")
+            raise InputError(
+                f"tensor {entry.name!r} ends after {done:,} of {len(view):,} bytes",
+                where=where,
+                expected="the whole file",
+            )
         done += count
     return raw.view(named(entry.dtype_name).newbyteorder("<")).reshape(entry.shape)
 
 
-def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
+def write_safetensors(
+    stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
+) -> None:
     """Writes a file. Tensors stand in order of falling item size, then name, so that all are aligned and the same
-    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have, LimitError for a header
-    longer than the format's 100 MB."""
+    content gives the same bytes. Raises UnsupportedError for a data type that the format or `attn` does not have,
+    LimitError for a header longer than the format's 100 MB."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}} if metadata else {}
     end = 0
@@ -105,12 +116,20 @@ def write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, An
         array = tensors[name]
         if array.dtype.name not in CODES:
             raise unsupported(name, array.dtype.name, EXPECTED)
-        header[name] = {"dtype": CODES[array.dtype.name], "shape": list(array.shape), "data_offsets": [end, end + array.nbytes]}
+        header[name] = {
+            "dtype": CODES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
         end += array.nbytes
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
     if len(raw) > HEADER_LIMIT:
-        raise LimitError(f"the header of the file would take {len(raw):,} bytes", expected=f"at most {HEADER_LIMIT:,}", hint="save as .npz")
+        raise LimitError(
+            f"the header of the file would take {len(raw):,} bytes",
+            expected=f"at most {HEADER_LIMIT:,}",
+            hint="save as .npz",
+        )
     stream.write(struct.pack("<Q", len(raw)) + raw)
     for name in order:
         array = tensors[name]
@@ -123,14 +142,20 @@ def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
         case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)], **rest} if not rest:
             pass
         case _:
-            raise InputError(f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets")
+            raise InputError(
+                f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets"
+            )
     if not 0 <= start <= end or isinstance(start, bool) or isinstance(end, bool):
-        raise InputError(f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end")
+        raise InputError(
+            f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end"
+        )
     kind = named(DTYPES[dtype]) if dtype in DTYPES else np.dtype(np.uint8)
     needed = byte_count(name, kind, shape, where)
     if dtype in DTYPES and needed != end - start:
         raise InputError(
-            f"tensor {name!r} of shape {shape} takes {needed:,} bytes, but {end - start:,} are there", where=where, expected=EXPECTED
+            f"tensor {name!r} of shape {shape} takes {needed:,} bytes, but {end - start:,} are there",
+            where=where,
+            expected=EXPECTED,
         )
     return Entry(name, dtype, tuple(shape), origin + start, origin + end)
 
@@ -143,4 +168,6 @@ def _check_layout(entries: list[Entry], origin: int, size: int, where: str) -> N
             raise InputError(f"tensor {entry.name!r} {how}", where=where, expected="tensors that lie side by side")
         place = entry.end
     if place != size:
-        raise InputError(f"the tensors end at byte {place:,}, the file at {size:,}", where=where, expected="a whole file")
+        raise InputError(
+            f"the tensors end at byte {place:,}, the file at {size:,}", where=where, expected="a whole file"
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.attention.chance import uniform
+from attncli.mechanism.random_streams import uniform
 
 SEED_BYTES = 4
 
@@ -24,5 +24,6 @@ def embedding(seed: int, texts: Sequence[str], d_model: int) -> np.ndarray[Any, 
 
 
 def draw_seed() -> int:
-    """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that the run can be repeated."""
+    """A seed from the operating system's randomness, 0 ≤ seed < 2³²; the caller prints it, so that the run can be
+    repeated."""
     return int.from_bytes(os.urandom(SEED_BYTES), "little")

@@ -14,15 +14,17 @@ from pathlib import Path
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.dtypes import unsupported
-from attncli.inputs.opening import is_there, open_regular
-from attncli.inputs.positioned import LARGEST_FILE
+from attncli.inputs.file_opening import is_there, open_regular
+from attncli.inputs.positioned_file import LARGEST_FILE
 from attncli.inputs.safetensors_file import DTYPES, Header, read_header
 from attncli.inputs.strict_json import read_object
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 INDEX_LIMIT = 64 * 2**20
-CONVERT = "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
+CONVERT = (
+    "python -c \"from transformers import AutoModel as M; M.from_pretrained('FOLDER').save_pretrained('NEW FOLDER')\""
+)
 OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.gguf", "*.onnx", "*.ckpt")
 EXPECTED = f"{SINGLE} or {INDEX}"
 PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.safetensors", re.ASCII)
@@ -67,7 +69,10 @@ def guarded(folder: Path, name: str) -> Path:
         allowed += [(repository / "blobs").resolve(), (repository.parent / "blobs").resolve()]
     if not any(target.is_relative_to(root) for root in allowed):
         raise InputError(
-            f"{name!r} is a link that leaves its folder", where=str(folder), expected="a file", hint="give the folder that holds the files"
+            f"{name!r} is a link that leaves its folder",
+            where=str(folder),
+            expected="a file",
+            hint="give the folder that holds the files",
         )
     return target
 
@@ -97,7 +102,8 @@ def find_tensors(folder: Path, header: Callable[[Path], Header | None] = local_h
 
 
 def shard_names(index: Path) -> list[str]:
-    """The files that a shard index names, each once, by name. Raises InputError for an index that is malformed or leads elsewhere."""
+    """The files that a shard index names, each once, by name. Raises InputError for an index that is malformed or
+    leads elsewhere."""
     return _shards(_places(index), index)
 
 
@@ -105,7 +111,9 @@ def _places(index: Path) -> dict[str, object]:
     """The name of each tensor's file, by the tensor's name, as the index has it."""
     places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise InputError("this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file")
+        raise InputError(
+            "this index has no weight_map", where=str(index), expected="tensor names, each with the name of its file"
+        )
     return places
 
 
@@ -123,11 +131,17 @@ def _sharded(folder: Path, header: Callable[[Path], Header | None]) -> dict[str,
         if told is None:
             count = sum(place == shard for place in places.values())
             raise InputError(
-                f"the shard {shard!r} is missing; {count} tensors lie in it", where=str(folder), expected=f"every file of {INDEX}"
+                f"the shard {shard!r} is missing; {count} tensors lie in it",
+                where=str(folder),
+                expected=f"every file of {INDEX}",
             )
         for name, info in _tensors(told, path).items():
             if name in found:
-                raise InputError(f"tensor {name!r} is in two shards", where=f"{found[name].file} and {path}", expected="each tensor once")
+                raise InputError(
+                    f"tensor {name!r} is in two shards",
+                    where=f"{found[name].file} and {path}",
+                    expected="each tensor once",
+                )
             if places.get(name) != shard:
                 says = "does not list it" if name not in places else f"says {places[name]!r}"
                 raise InputError(f"tensor {name!r} lies in {shard!r}, but the index {says}", where=str(index))
@@ -135,13 +149,17 @@ def _sharded(folder: Path, header: Callable[[Path], Header | None]) -> dict[str,
     missing = [name for name in places if name not in found]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index))
+        raise InputError(
+            f"tensor {missing[0]!r}{more} is not in {places[missing[0]]!r}, where the index puts it", where=str(index)
+        )
     return found
 
 
 def _plain_name(place: object, index: Path) -> str:
     if not isinstance(place, str) or not PLAIN_NAME.fullmatch(place):
-        raise InputError(f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it")
+        raise InputError(
+            f"this index names {place!r}", where=str(index), expected="plain names of .safetensors files beside it"
+        )
     return place
 
 
@@ -152,21 +170,31 @@ def _tensors(header: Header, path: Path) -> dict[str, TensorInfo]:
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
             raise UnsupportedError(
-                f"these weights are quantised ({method}): tensor {entry.name!r}", where=str(path), expected="float weights"
+                f"these weights are quantised ({method}): tensor {entry.name!r}",
+                where=str(path),
+                expected="float weights",
             )
-    return {name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end) for name, entry in header.entries.items()}
+    return {
+        name: TensorInfo(entry.dtype_name, entry.shape, path, entry.start, entry.end)
+        for name, entry in header.entries.items()
+    }
 
 
 def _nothing(folder: Path) -> InputError | UnsupportedError:
     others = sorted(path.name for pattern in OTHER_FORMATS for path in folder.glob(pattern))
     if others:
         return UnsupportedError(
-            f"the weights are in {others[0]!r}, which is not safetensors", where=str(folder), expected=EXPECTED, hint=CONVERT
+            f"the weights are in {others[0]!r}, which is not safetensors",
+            where=str(folder),
+            expected=EXPECTED,
+            hint=CONVERT,
         )
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
     if "adapter_model.safetensors" in tensors:
         return UnsupportedError(
-            "this folder holds an adapter, not a model", where=str(folder), hint="merge it into its base model and save that"
+            "this folder holds an adapter, not a model",
+            where=str(folder),
+            hint="merge it into its base model and save that",
         )
     if tensors:
         return InputError(f"found {', '.join(map(repr, tensors[:3]))}", where=str(folder), expected=EXPECTED)
@@ -177,5 +205,7 @@ def no_tensor(name: str, known: Mapping[str, object], folder: Path) -> InputErro
     """The error about a tensor that is not there, with the nearest names."""
     close = get_close_matches(name, known, 3, 0.6)
     return InputError(
-        f"there is no tensor {name!r}", where=str(folder), expected=", ".join(close) if close else f"one of its {len(known)} tensors"
+        f"there is no tensor {name!r}",
+        where=str(folder),
+        expected=", ".join(close) if close else f"one of its {len(known)} tensors",
     )

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attncli.errors import InputError, LimitError
-from attncli.inputs.opening import read_regular
+from attncli.inputs.file_opening import read_regular
 
 SIZE_LIMIT = 16 * 2**20
 MOST = 2**21
 """Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
 
 
-def read_object(path: Path, *, what: str, shown: str | None = None, limit: int = SIZE_LIMIT, most: int = MOST) -> dict[str, Any]:
+def read_object(
+    path: Path, *, what: str, shown: str | None = None, limit: int = SIZE_LIMIT, most: int = MOST
+) -> dict[str, Any]:
     """The JSON object in a file. shown: the path to name in errors, where it is not `path` itself.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not), not an
@@ -30,7 +32,11 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST) -> dic
     # each takes up to a hundred times its bytes once it is parsed
     held = sum(map(raw.count, (b":", b",", b"[")))
     if held > most:
-        raise LimitError(f"this JSON holds about {held:,} names and values", where=where, expected=f"{what}, at most {most:,} of them")
+        raise LimitError(
+            f"this JSON holds about {held:,} names and values",
+            where=where,
+            expected=f"{what}, at most {most:,} of them",
+        )
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -13,8 +13,8 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
 from attncli.inputs.atomic import atomic_writer
 from attncli.inputs.dtypes import checked
+from attncli.inputs.file_opening import SIZE_LIMIT, open_regular
 from attncli.inputs.npy import read_npy_data, read_npy_header
-from attncli.inputs.opening import SIZE_LIMIT, open_regular
 from attncli.inputs.safetensors_file import read_entry, read_header, write_safetensors
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
@@ -23,14 +23,17 @@ WHAT = "a tensor file: .safetensors, .npz, .npy, .pt or .pth"
 
 
 class TensorInfo(NamedTuple):
-    """One tensor of a file, without its numbers. dtype in NumPy's words ("bfloat16"); the format's own where NumPy has none."""
+    """One tensor of a file, without its numbers. dtype in NumPy's words ("bfloat16"); the format's own where NumPy has
+    none."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
 
 
-def read_tensors(path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+def read_tensors(
+    path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool = False
+) -> dict[str, np.ndarray[Any, Any]]:
     """All tensors of a file by name, in the machine's byte order and row-major; the data type stays as stored
     (bfloat16 of a .pt is widened to float32). An .npy holds one, named after the file without its ending.
 
@@ -40,7 +43,10 @@ def read_tensors(path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool =
     not plain numbers (complex, text, float8); LimitError above `limit`.
     """
     where = str(path)
-    return {name: checked(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in _stored(path, limit).items()}
+    return {
+        name: checked(name, array, where, allow_nonfinite=allow_nonfinite)
+        for name, array in _stored(path, limit).items()
+    }
 
 
 def tensor_index(path: Path, *, limit: int = SIZE_LIMIT) -> list[TensorInfo]:
@@ -55,13 +61,16 @@ def tensor_index(path: Path, *, limit: int = SIZE_LIMIT) -> list[TensorInfo]:
             stream, size = open_regular(path, what=WHAT, limit=2**62)
             with stream:
                 return [
-                    TensorInfo(entry.name, entry.dtype_name, entry.shape) for entry in read_header(stream, size, where).entries.values()
+                    TensorInfo(entry.name, entry.dtype_name, entry.shape)
+                    for entry in read_header(stream, size, where).entries.values()
                 ]
         case ".npz":
             stream, _ = open_regular(path, what=WHAT, limit=limit)
             with stream, open_archive(stream, where, limit) as archive:
                 headers = {name: archive.header(name) for name in archive.names}
-            return [TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape) for name, header in headers.items()]
+            return [
+                TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape) for name, header in headers.items()
+            ]
         case ".npy":
             stream, size = open_regular(path, what=WHAT, limit=limit)
             with stream:
@@ -89,7 +98,8 @@ def read_metadata(path: Path, *, limit: int = SIZE_LIMIT) -> dict[str, str]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
-    """Writes tensors and metadata to a .safetensors or .npz file, whole or not at all; the same content gives the same bytes.
+    """Writes tensors and metadata to a .safetensors or .npz file, whole or not at all; the same content gives the same
+    bytes.
 
     Raises UsageError for another ending, UnsupportedError for data types that are not plain numbers, AttnError where
     the file cannot be written.
@@ -104,7 +114,9 @@ def check_writable_format(path: Path) -> None:
     """Raises UsageError where `write_tensors` does not know the file's ending: asked before work starts."""
     if path.suffix.lower() not in WRITTEN:
         raise UsageError(
-            f"tensors cannot be saved as {path.suffix or 'a file without an ending'}", where=str(path), expected=" or ".join(WRITTEN)
+            f"tensors cannot be saved as {path.suffix or 'a file without an ending'}",
+            where=str(path),
+            expected=" or ".join(WRITTEN),
         )
 
 
@@ -130,7 +142,9 @@ def _stored(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
 
 def _state_dict(where: str, limit: int) -> dict[str, np.ndarray[Any, Any]]:
     if not torch_is_installed():
-        raise UnsupportedError("torch files are read with torch, which is not installed", where=where, hint="pip install torch")
+        raise UnsupportedError(
+            "torch files are read with torch, which is not installed", where=where, hint="pip install torch"
+        )
     from attncli.arrays.torch_backend import read_state_dict
 
     return dict(read_state_dict(where, limit))

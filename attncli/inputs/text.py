@@ -24,8 +24,8 @@ class Text:
     """One text, or the token ids that were given in its place.
 
     text: the text; "" when `ids` are given.
-    origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with ":LINE" (first is 1) for one line of many.
-    ids: token ids, or None.
+    origin: where it came from: "argument", "standard input", "sample", "ids" or a path; with ":LINE" (first is 1) for
+    one line of many. ids: token ids, or None.
     """
 
     text: str
@@ -80,7 +80,9 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
             what = f"{piece!r} is no token id" if piece else "--ids holds no token ids"
-            raise InputError(what, where="--ids", expected=f"whole numbers from 0 to {LARGEST_ID:,}", hint='--ids "1 5 7"')
+            raise InputError(
+                what, where="--ids", expected=f"whole numbers from 0 to {LARGEST_ID:,}", hint='--ids "1 5 7"'
+            )
         found.append(int(piece))
     return tuple(found)
 
@@ -90,7 +92,9 @@ def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
         stream = path.open("rb")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file") from error
+        raise InputError(
+            f"cannot read the text file: {reason}", where=str(path), expected="a UTF-8 text file"
+        ) from error
 
     def texts() -> Iterator[Text]:
         with closing(stream):
@@ -134,7 +138,9 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
         held = held + len(part) if whole else len(part)
         if held > limit:
             raise LimitError(
-                f"this text is longer than {limit:,} bytes", where=origin, expected="a shorter text, or --lines to take it by lines"
+                f"this text is longer than {limit:,} bytes",
+                where=origin,
+                expected="a shorter text, or --lines to take it by lines",
             )
         yield part
 
@@ -142,7 +148,9 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
 def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str:
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise InputError("this text is UTF-16", where=origin, expected="UTF-8", hint="iconv -f UTF-16 -t UTF-8 FILE | attn run")
+            raise InputError(
+                "this text is UTF-16", where=origin, expected="UTF-8", hint="iconv -f UTF-16 -t UTF-8 FILE | attn run"
+            )
         raw_text = raw.removeprefix(codecs.BOM_UTF8)
         offset = len(raw) - len(raw_text)
         raw = raw_text
@@ -152,5 +160,8 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
         row = line + raw[: error.start].count(b"\n")
         at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
         raise InputError(
-            f"this text is not UTF-8: {at}", where=origin, expected="UTF-8 text", hint="iconv -f LATIN1 -t UTF-8 FILE | attn run"
+            f"this text is not UTF-8: {at}",
+            where=origin,
+            expected="UTF-8 text",
+            hint="iconv -f LATIN1 -t UTF-8 FILE | attn run",
         ) from error

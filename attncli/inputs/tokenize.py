@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from attncli.errors import InputError, UsageError
 from attncli.inputs.builtin import ByteTokenizer, CharTokenizer, WhitespaceTokenizer, WordTokenizer
-from attncli.inputs.reference import Found as Found
-from attncli.inputs.reference import find_token as find_token
 from attncli.inputs.token import Token as Token
 from attncli.inputs.token import Tokenizer as Tokenizer
+from attncli.inputs.token_name import Found as Found
+from attncli.inputs.token_name import find_token as find_token
 
 if TYPE_CHECKING:
     import tokenizers
@@ -24,7 +24,8 @@ BUILTIN: dict[str, type[WordTokenizer | WhitespaceTokenizer | CharTokenizer | By
 
 
 def tokenizer(spec: str) -> Tokenizer:
-    """The tokenizer that `--tokenizer` names: word, whitespace, char, byte, or a tokenizer.json or the folder that holds one.
+    """The tokenizer that `--tokenizer` names: word, whitespace, char, byte, or a tokenizer.json or the folder that
+    holds one.
 
     Raises UsageError for a name that is neither, InputError for a file that cannot be used.
     """
@@ -32,7 +33,7 @@ def tokenizer(spec: str) -> Tokenizer:
         return BUILTIN[spec]()
     path = Path(spec)
     if _names_a_file(spec, path):
-        from attncli.inputs.pieces import read_tokenizer
+        from attncli.inputs.vocabulary_tokenizer import read_tokenizer
 
         return read_tokenizer(path)
     from difflib import get_close_matches
@@ -47,8 +48,9 @@ def tokenizer(spec: str) -> Tokenizer:
 
 
 def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> Tokenizer:
-    """A tokenizer of the tokenizers library as ours, padding and truncation switched off. Raises InputError for a hostile one."""
-    from attncli.inputs.pieces import from_tokenizers as wrap
+    """A tokenizer of the tokenizers library as ours, padding and truncation switched off. Raises InputError for a
+    hostile one."""
+    from attncli.inputs.vocabulary_tokenizer import from_tokenizers as wrap
 
     return wrap(hf, name)
 

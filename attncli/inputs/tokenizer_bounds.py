@@ -20,7 +20,8 @@ _CHARSMAP = re.compile(rb'"precompiled_charsmap"\s*:\s*"([A-Za-z0-9+/]{0,8})')
 
 
 def check_file(raw: bytes, where: str) -> None:
-    """Raise InputError for a file that names a table of characters larger than the file: the library makes room for it first."""
+    """Raise InputError for a file that names a table of characters larger than the file: the library makes room for it
+    first."""
     if b"charsmap" not in raw and b"\\u00" not in raw:
         return
     # any letter of a name or value may be written as an escape
@@ -28,7 +29,11 @@ def check_file(raw: bytes, where: str) -> None:
     for found in _CHARSMAP.finditer(plain):
         size = int.from_bytes(base64.b64decode(found[1].ljust(8, b"A"))[:4], "little")
         if size > len(raw):
-            raise InputError(f"a table of {size:,} bytes in a file of {len(raw):,}", where=where, expected="a whole precompiled_charsmap")
+            raise InputError(
+                f"a table of {size:,} bytes in a file of {len(raw):,}",
+                where=where,
+                expected="a whole precompiled_charsmap",
+            )
 
 
 def check(hf: tokenizers.Tokenizer, name: str) -> None:
@@ -36,11 +41,15 @@ def check(hf: tokenizers.Tokenizer, name: str) -> None:
     growth = 1 if hf.normalizer is None else _growth(json.loads(hf.normalizer.__getstate__()))
     if growth > GROWTH_LIMIT:
         raise InputError(
-            f"this tokenizer's replacements can make a text {growth} times as long", where=name, expected=f"at most {GROWTH_LIMIT} times"
+            f"this tokenizer's replacements can make a text {growth} times as long",
+            where=name,
+            expected=f"at most {GROWTH_LIMIT} times",
         )
     added = max(hf.num_special_tokens_to_add(is_pair) for is_pair in (False, True))
     if added > GROWTH_LIMIT:
-        raise InputError(f"this tokenizer adds {added:,} special tokens to a text", where=name, expected=f"at most {GROWTH_LIMIT:,}")
+        raise InputError(
+            f"this tokenizer adds {added:,} special tokens to a text", where=name, expected=f"at most {GROWTH_LIMIT:,}"
+        )
     if hf.post_processor is not None and _repeats(json.loads(hf.post_processor.__getstate__())):
         raise InputError("this tokenizer's template repeats the text", where=name, expected="each text once")
 
@@ -68,7 +77,8 @@ def _lengthening(pattern: str, content: str) -> int:
 
 
 def _longest(table: bytes) -> int:
-    """Bytes of the longest text that one character can become: texts follow the table's tree, each with a 0 at its end."""
+    """Bytes of the longest text that one character can become: texts follow the table's tree, each with a 0 at its
+    end."""
     tree = int.from_bytes(table[:4], "little")
     return max(1, *map(len, table[4 + tree :].split(b"\0")))
 

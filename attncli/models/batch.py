@@ -8,17 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.attention.block import Context
-from attncli.attention.mask import AllOf, AnyOf, BigBird, Given, Hashed, Mask, Padding, SameBucket
-from attncli.attention.spec import Attention, Dynamic, LongRope, Rope, Spec
-from attncli.attention.trace import STAGES, LayerTrace
 from attncli.errors import UnsupportedError, UsageError
 from attncli.inputs.token import Token
+from attncli.mechanism.block import Context
+from attncli.mechanism.mask import AllOf, AnyOf, BigBird, Given, Hashed, Mask, Padding, SameBucket
+from attncli.mechanism.spec import Attention, Dynamic, LongRope, Rope, Spec
+from attncli.mechanism.trace import STAGES, LayerTrace
 from attncli.models.run import Store, through
 
 
 def run_batch(
-    spec: Spec, store: Store, backend: Backend, texts: Sequence[Sequence[Token]], layers: Collection[int], keep: frozenset[str]
+    spec: Spec,
+    store: Store,
+    backend: Backend,
+    texts: Sequence[Sequence[Token]],
+    layers: Collection[int],
+    keep: frozenset[str],
 ) -> Iterator[LayerTrace]:
     """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
 
@@ -52,7 +57,9 @@ def alone(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
 def _padded(backend: Backend, hidden: Array, longest: int) -> Array:
     """[token, width] as [1, longest, width], filled with 0."""
     missing = longest - hidden.shape[0]
-    rows = [hidden] if missing == 0 else [hidden, backend.full((missing, hidden.shape[1]), 0.0, backend.dtype_of(hidden))]
+    rows = (
+        [hidden] if missing == 0 else [hidden, backend.full((missing, hidden.shape[1]), 0.0, backend.dtype_of(hidden))]
+    )
     return backend.concat(rows, 0).reshape((1, longest, hidden.shape[1]))
 
 
@@ -72,10 +79,13 @@ def _check(spec: Spec, differ: bool) -> None:
             # hash buckets belong to the vectors of one text
             if isinstance(mask, Hashed | SameBucket) or (differ and isinstance(mask, BigBird | Padding | Given)):
                 raise UnsupportedError(
-                    f"a mask of the kind {type(mask).__name__} depends on the text it is for", expected="these texts one at a time"
+                    f"a mask of the kind {type(mask).__name__} depends on the text it is for",
+                    expected="these texts one at a time",
                 )
         if differ and _stretches(block.attention):
-            raise UnsupportedError("this model's positions depend on the length of the text", expected="these texts one at a time")
+            raise UnsupportedError(
+                "this model's positions depend on the length of the text", expected="these texts one at a time"
+            )
 
 
 def _parts(mask: Mask) -> list[Mask]:

@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from attncli.attention.spec import Spec
 from attncli.errors import InputError, UnsupportedError
+from attncli.mechanism.spec import Spec
 from attncli.models.family import Concat, Family, Grouped, Names, Shared, Source, Stacked
 from attncli.models.roles import Role, layer_roles, outer_roles
 
@@ -54,7 +54,13 @@ class Bound:
     def shape(self) -> tuple[int, ...]:
         """The shape that each tensor must have."""
         rows = [role.shape for role in self.roles]
-        shape = rows[0][1:] if self.form == "stacked" else (sum(row[0] for row in rows), *rows[0][1:]) if len(rows) > 1 else rows[0]
+        shape = (
+            rows[0][1:]
+            if self.form == "stacked"
+            else (sum(row[0] for row in rows), *rows[0][1:])
+            if len(rows) > 1
+            else rows[0]
+        )
         return shape[::-1] if self.transposed else shape
 
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -67,7 +73,10 @@ class Bound:
         rows = [role.shape[0] // self.groups for role in self.roles]
         apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
-        return {role.name: apart[:, end - count : end].reshape(role.shape) for role, count, end in zip(self.roles, rows, ends, strict=True)}
+        return {
+            role.name: apart[:, end - count : end].reshape(role.shape)
+            for role, count, end in zip(self.roles, rows, ends, strict=True)
+        }
 
 
 @dataclass(frozen=True)
@@ -114,8 +123,14 @@ class _Binder:
         self.spec, self.names, self.tensors, self.where = spec, names, tensors, where
         self.claimed: set[str] = set()
         anchor = str(names.outside["tokens"])
-        found = [prefix for prefix in ("", *names.prefixes) if any(prefix + one + ".weight" in tensors for one in anchor.split("|"))]
-        self.prefix = found[0] if found else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
+        found = [
+            prefix
+            for prefix in ("", *names.prefixes)
+            if any(prefix + one + ".weight" in tensors for one in anchor.split("|"))
+        ]
+        self.prefix = (
+            found[0] if found else next((p for p in names.prefixes if any(t.startswith(p) for t in tensors)), "")
+        )
 
     def binding(self) -> Binding:
         outer = {bound.roles[0].name: bound for bound in self._side(outer_roles(self.spec), self.names.outside, "")}
@@ -149,7 +164,9 @@ class _Binder:
         transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
         match source:
             case Stacked(name):
-                tensors = [self._found(layer + name.format(item=item), suffix, roles[0]) for item in range(roles[0].shape[0])]
+                tensors = [
+                    self._found(layer + name.format(item=item), suffix, roles[0]) for item in range(roles[0].shape[0])
+                ]
                 named = [tensor for tensor in tensors if tensor is not None]
                 return Bound(tuple(named), roles, "stacked", transposed) if len(named) == len(tensors) else None
             case Shared(name):
@@ -190,8 +207,12 @@ class _Binder:
     def _is_astray(self, name: str, wanted: str) -> bool:
         """Whether a tensor has a name that the family does not use, and the same numbers in it as the one wanted."""
         sources = (*self.names.inside.values(), *self.names.outside.values())
-        modules = [part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")]
-        return re.findall(r"\d+", name) == re.findall(r"\d+", wanted) and not any(f"{module}." in name for module in modules)
+        modules = [
+            part for source in sources for part in (source if isinstance(source, str) else source.name).split("|")
+        ]
+        return re.findall(r"\d+", name) == re.findall(r"\d+", wanted) and not any(
+            f"{module}." in name for module in modules
+        )
 
     def _checked(self, bound: Bound) -> Bound:
         for tensor in bound.tensors:

@@ -65,7 +65,8 @@ EVERYWHERE = {
 
 
 class Config:
-    """The values of a config by key. Every reader marks its keys as read and raises InputError for a value of the wrong kind.
+    """The values of a config by key. Every reader marks its keys as read and raises InputError for a value of the
+    wrong kind.
 
     Where several keys are named, they are spellings of the same thing; the first that is there counts.
     where: the file, for errors.
@@ -130,7 +131,9 @@ class Config:
         if not isinstance(found, str):
             raise self._wrong(keys, found, "a word")
         if found not in among:
-            raise UnsupportedError(f"config.json sets {keys[0]} to {found!r}", where=self.where, expected=", ".join(sorted(among)))
+            raise UnsupportedError(
+                f"config.json sets {keys[0]} to {found!r}", where=self.where, expected=", ".join(sorted(among))
+            )
         return among[found]
 
     def many(self, key: str, *, kind: type | tuple[type, ...], count: int | None = None) -> list[Any] | None:
@@ -138,7 +141,11 @@ class Config:
         found = self.get(key)
         if found is None:
             return None
-        if not isinstance(found, list) or not all(isinstance(item, kind) for item in found) or (count is not None and len(found) != count):
+        if (
+            not isinstance(found, list)
+            or not all(isinstance(item, kind) for item in found)
+            or (count is not None and len(found) != count)
+        ):
             told = f"a list of {len(found)}" if isinstance(found, list) else found
             raise self._wrong((key,), told, f"a list of {'' if count is None else count} values of one kind")
         return found
@@ -157,7 +164,9 @@ class Config:
         found = self.whole(*keys, most=2**16)
         if width % found:
             raise InputError(
-                f"config.json has {found} heads for a width of {width}", where=self.where, expected=f"{width} divisible by {keys[0]}"
+                f"config.json has {found} heads for a width of {width}",
+                where=self.where,
+                expected=f"{width} divisible by {keys[0]}",
             )
         return found
 
@@ -202,9 +211,13 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
                 raise config.refuse(key, f"{fixed[key].value!r}: {fixed[key].consequence}")
         else:
             unknown.append(key)
-    told = [f"config.json has a key {_shown(key)} that attn does not know; it plays no part" for key in unknown[:MOST_TOLD]]
+    told = [
+        f"config.json has a key {_shown(key)} that attn does not know; it plays no part" for key in unknown[:MOST_TOLD]
+    ]
     if len(unknown) > MOST_TOLD:
-        told.append(f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part")
+        told.append(
+            f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part"
+        )
     return tuple(told)
 
 

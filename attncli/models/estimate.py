@@ -8,8 +8,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
-from attncli.attention.spec import Attention, Block, Experts, Mlp, Spec
-from attncli.inputs.ahead import DEPTH, PIECE, WORTH_A_THREAD
+from attncli.inputs.read_ahead import DEPTH, PIECE, WORTH_A_THREAD
+from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.roles import layer_roles
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ class StoredSizes:
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
     """The sizes of one side of a checkpoint, from its headers alone."""
     layers = [sum(tensors[name].bytes for bound in layer for name in bound.tensors) for layer in binding.layers]
-    tables = [binding.outer[role].tensors[0] for role in ("tokens.weight", "positions.weight", "types.weight") if role in binding.outer]
+    tables = [
+        binding.outer[role].tensors[0]
+        for role in ("tokens.weight", "positions.weight", "types.weight")
+        if role in binding.outer
+    ]
     return StoredSizes(layers, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
 
 
@@ -104,8 +108,8 @@ def estimate(
     """The estimate for one text of `tokens` tokens.
 
     stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for, None for all; layers
-    after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for all.
-    dtype: what it is computed in.
+    after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for
+    all. dtype: what it is computed in.
     """
     asked = set(range(len(spec.blocks)) if layers is None else layers)
     blocks = spec.blocks[: max(asked) + 1] if asked else ()
@@ -115,7 +119,9 @@ def estimate(
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
     scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
-    held = sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
+    held = (
+        sum(kept * block.attention.heads for index, block in enumerate(blocks) if index in asked) if rows is None else 0
+    )
     memory = {
         "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
         "reading ahead": DEPTH * PIECE if read >= WORTH_A_THREAD else 0,
@@ -129,8 +135,8 @@ def estimate(
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix products;
-    scores: pairs of query and key, of all heads."""
+    """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix
+    products; scores: pairs of query and key, of all heads."""
 
     weights: int
     products: int
@@ -139,7 +145,9 @@ class Work:
 
 def _work(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
     numbers = [_numbers(spec, block) for block in blocks]
-    products = sum(tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True))
+    products = sum(
+        tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
+    )
     heads = sum(block.attention.heads + (block.cross.heads if block.cross is not None else 0) for block in blocks)
     return Work(sum(total for total, _ in numbers), products, heads * tokens * tokens)
 
@@ -189,9 +197,14 @@ def _attention_products(block: Block, tokens: int) -> int:
 
 
 def _widths(spec: Spec, block: Block) -> int:
-    """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward part."""
+    """Numbers per token that are alive at once in a layer: vectors in and out, what attention leaves, the feed-forward
+    part."""
     attention = block.attention
-    projected = 2 * attention.heads * attention.head_dim + 2 * attention.kv_heads * attention.head_dim + attention.heads * attention.v_dim
+    projected = (
+        2 * attention.heads * attention.head_dim
+        + 2 * attention.kv_heads * attention.head_dim
+        + attention.heads * attention.v_dim
+    )
     match block.mlp:
         case Mlp(width, _, gated):
             inner = width * (4 if gated else 3)  # activations work in two arrays of their own

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from attncli.attention.spec import Spec
+from attncli.mechanism.spec import Spec
 from attncli.models.config import Config, Fixed
 
 
@@ -19,7 +19,8 @@ class Concat:
 
 @dataclass(frozen=True)
 class Grouped:
-    """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the value's."""
+    """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the
+    value's."""
 
     name: str
 
@@ -39,7 +40,8 @@ class Shared:
 
 
 Source: TypeAlias = str | Concat | Grouped | Stacked | Shared
-"""Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role has it."""
+"""Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role
+has it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,11 @@ class Names:
     transposed: bool = False
 
     def with_roles(
-        self, inside: Mapping[str, Source], *, outside: Mapping[str, Source] | None = None, without: tuple[str, ...] = ()
+        self,
+        inside: Mapping[str, Source],
+        *,
+        outside: Mapping[str, Source] | None = None,
+        without: tuple[str, ...] = (),
     ) -> Names:
         """A relative's names: these roles changed or added, the keys `without` dropped."""
         kept = {key: source for key, source in self.inside.items() if key not in without}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attncli.attention.mask import Causal, Mask, Window
 from attncli.errors import InputError
+from attncli.mechanism.mask import Causal, Mask, Window
 from attncli.models.config import Config
 
 LOCAL = "sliding_attention"
@@ -29,7 +29,11 @@ def layer_types(config: Config, count: int, local: Callable[[int], bool]) -> lis
 def masked(config: Config, kind: str, window: int | None) -> Mask:
     """A decoder's mask for a layer of that type. Raises InputError for a local layer without a window."""
     if kind == LOCAL and window is None:
-        raise InputError("config.json has layers with a window and does not say how wide", where=config.where, expected="sliding_window")
+        raise InputError(
+            "config.json has layers with a window and does not say how wide",
+            where=config.where,
+            expected="sliding_window",
+        )
     return causal(window if kind == LOCAL else None)
 
 

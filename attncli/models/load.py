@@ -8,20 +8,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from attncli.arrays.backend import choose
-from attncli.attention.spec import Spec
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.fetch import Fetch, Parts
+from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
+from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
 from attncli.models.bind import bind
+from attncli.models.checkpoint_store import CheckpointStore
+from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.config import settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Family
 from attncli.models.model import Identity, Model
-from attncli.models.shifted import IdsOnly
-from attncli.models.store import CheckpointStore
 
 TYPICAL_TOKENS = 16
 """Tokens of the short sentence for which "auto" weighs the backends: the text is not known yet."""
@@ -47,8 +47,8 @@ def load(
     name_or_dir: a folder in Hugging Face layout, a hub id, or an alias such as "minilm"; weights: a weight file;
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
-    ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars too.
-    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
+    ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
+    too. variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
 
     Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
@@ -57,17 +57,22 @@ def load(
         return _seeded(weights, seed, d_model, heads, tokenizer, backend, device, dtype)
     if not all(option is None for option in (weights, seed, d_model, heads)):
         raise UsageError(
-            "a checkpoint brings its own weights and sizes", expected="a checkpoint's name alone, or weights=, seed=, d_model="
+            "a checkpoint brings its own weights and sizes",
+            expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
-    found = locate(str(name_or_dir), variables=variables, fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore)))
+    found = locate(
+        str(name_or_dir), variables=variables, fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore))
+    )
     checkpoint = Checkpoint.open(found.folder)
     unknown = foreign_family(checkpoint)
     if unknown is not None:
-        from attncli.models.foreign import load_foreign
+        from attncli.models.transformers_engine import load_foreign
 
         if backend == "numpy" or ignore:
             what = "the numpy backend" if backend == "numpy" else "keys of config.json to ignore"
-            raise UnsupportedError(f"models of the family {unknown!r} run through transformers, which has no use for {what}")
+            raise UnsupportedError(
+                f"models of the family {unknown!r} run through transformers, which has no use for {what}"
+            )
         return load_foreign(checkpoint, unknown, found.name, _tokenizer(checkpoint), device=device, dtype=dtype)
     spec, kind, warnings = read_spec(checkpoint, ignore)
     own, other = bind(spec, kind, checkpoint.names(), str(checkpoint.folder))
@@ -87,13 +92,15 @@ def load(
 def load_tokenizer(
     name: str, *, note: Callable[[str], None] | None = lambda message: None, variables: Mapping[str, str] = os.environ
 ) -> Tokenizer:
-    """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as `load`."""
+    """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
+    `load`."""
     found = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER))
     return _tokenizer(Checkpoint(found.folder.resolve(), {}, {}))
 
 
 def refuse_unknown(folder: Path, ignore: Collection[str] = ()) -> None:
-    """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as `load`."""
+    """Raise for a model that its config.json alone shows to be of no use, before its weights are fetched. Raises as
+    `load`."""
     found = Checkpoint.described(folder)
     if foreign_family(found) is None:
         read_spec(found, ignore)
@@ -107,14 +114,18 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
     where = str(checkpoint.folder / "config.json")
     kind = checkpoint.config.get("model_type")
     if not isinstance(kind, str):
-        raise InputError("config.json does not say which family the model belongs to", where=where, expected="a model_type")
+        raise InputError(
+            "config.json does not say which family the model belongs to", where=where, expected="a model_type"
+        )
     found = family(kind)
     if found is None:
         raise UnsupportedError(
             f"models of the family {kind!r} do not run natively",
             where=where,
             expected=", ".join(MODEL_TYPES),
-            hint="attn run runs it through transformers" if find_spec("transformers") else "pip install 'attn[transformers]'",
+            hint="attn run runs it through transformers"
+            if find_spec("transformers")
+            else "pip install 'attn[transformers]'",
         )
     config = without(checkpoint.config, ignore, where)
     spec = found.spec(config)
@@ -151,8 +162,10 @@ def _seeded(
         from attncli.models.layouts.layout import Asked
         from attncli.models.weight_file import Around, load_weights
 
-        return load_weights(Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), around=Around(seed=seed))
-    from attncli.models.toy import Settings, seeded_model
+        return load_weights(
+            Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), around=Around(seed=seed)
+        )
+    from attncli.models.one_layer import Settings, seeded_model
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)
     return seeded_model(settings, seed or 0, "seeded", cutter, chosen)

@@ -9,19 +9,19 @@ from functools import partial
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend, choose
-from attncli.attention.attend import EVERY_STAGE, RowBlock
-from attncli.attention.block import Context
-from attncli.attention.spec import Spec
-from attncli.attention.trace import LayerTrace
 from attncli.errors import UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock
+from attncli.mechanism.block import Context
+from attncli.mechanism.spec import Spec
+from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
 from attncli.models.batch import run_batch
+from attncli.models.checkpoint_tokenizers import Shifted
 from attncli.models.estimate import compute_dtype
-from attncli.models.long import LONG, rows_for
 from attncli.models.rounding import rounded, seeing_rounded
+from attncli.models.row_blocks import LONG, rows_for
 from attncli.models.run import Store
-from attncli.models.shifted import Shifted
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,18 @@ class Model:
         they are to be those of a reference. One layer of other weights computes in the type of its numbers.
         """
         checkpoint = self.identity.source == "checkpoint"
-        return self._computing_in(compute_dtype(self.spec, count, self.backend.dtype) if checkpoint else self.backend.dtype)
+        return self._computing_in(
+            compute_dtype(self.spec, count, self.backend.dtype) if checkpoint else self.backend.dtype
+        )
 
     def _computing_in(self, dtype: str) -> Backend:
         own = self.backend
         # Apple's GPUs have no float64
-        return own if dtype == own.dtype or own.device.startswith("mps") else choose(own.name, device=own.device, dtype=dtype)
+        return (
+            own
+            if dtype == own.dtype or own.device.startswith("mps")
+            else choose(own.name, device=own.device, dtype=dtype)
+        )
 
     def _going_on(self, past: dict[int, tuple[Array, Array]]) -> Backend:
         """The backend that the kept keys were computed in: sums of low precision may be wider than their type."""
@@ -120,7 +126,9 @@ class Model:
             see=see if see is None or backend is self.backend else seeing_rounded(self.backend, see),
         )
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        yield from map(partial(self._given, backend, heads), run.run(self.spec, self.store, backend, tokens, context, wanted))
+        yield from map(
+            partial(self._given, backend, heads), run.run(self.spec, self.store, backend, tokens, context, wanted)
+        )
 
     def trace_batch(
         self,
@@ -141,7 +149,10 @@ class Model:
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
         wanted = range(len(self.spec.blocks)) if layers is None else layers
-        yield from map(partial(self._given, backend, heads), run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)))
+        yield from map(
+            partial(self._given, backend, heads),
+            run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)),
+        )
 
     def finish(self, hidden: Array) -> Array:
         """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
@@ -150,21 +161,24 @@ class Model:
         return self.backend.cast(finished, self.backend.dtype)
 
     def logits(self, hidden: Array) -> Array:
-        """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token, width].
+        """The logits of the token after each, [..., token, vocabulary]. hidden: the last layer's `after`, [..., token,
+        width].
 
         Raises UnsupportedError where there is no output head.
         """
         return run.logits(self.spec, self.store.outer(self.backend), self.backend, hidden)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
-        """The decoder of an encoder-decoder reading `source`: traces of its layers have `cross`, attention over the source.
+        """The decoder of an encoder-decoder reading `source`: traces of its layers have `cross`, attention over the
+        source.
 
         Its texts begin with the start token and leave out their last, as in training.
         Raises UnsupportedError for a model of one side.
         """
         if self.spec.decoder is None or self.other is None:
             raise UnsupportedError(
-                f"a {self.spec.family} model has no cross-attention", expected="an encoder-decoder, such as t5, bart or marian"
+                f"a {self.spec.family} model has no cross-attention",
+                expected="an encoder-decoder, such as t5, bart or marian",
             )
         tokens = self.encode(source) if isinstance(source, str) else list(source)
         rows = rows_for(self.spec, len(tokens)) if len(tokens) > LONG else None
@@ -186,7 +200,9 @@ class Model:
         chosen = choose_heads(trace, sorted(heads), block.attention.heads // block.attention.kv_heads)
         if trace.cross is None or block.cross is None:
             return chosen
-        return replace(chosen, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads))
+        return replace(
+            chosen, cross=choose_heads(trace.cross, sorted(heads), block.cross.heads // block.cross.kv_heads)
+        )
 
 
 def choose_heads(trace: LayerTrace, heads: Sequence[int], shared: int) -> LayerTrace:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from attncli.attention.spec import Attention, Block, Experts, Mlp, RelativeBuckets, Spec
+from attncli.mechanism.spec import Attention, Block, Experts, Mlp, RelativeBuckets, Spec
 
 TABLES = ("tokens", "positions", "types", "attn.buckets")
 """Roles that are looked up, not multiplied: they never have a bias."""
@@ -62,7 +62,10 @@ def outer_roles(spec: Spec) -> list[Role]:
     found = list(_with_biases(spec, _outside(spec)))
     if spec.head is not None and not spec.head.tied:
         width = spec.d_model if spec.embedding.width is None else spec.embedding.width
-        found += [Role("head.weight", (spec.vocabulary, width), optional=True), Role("head.bias", (spec.vocabulary,), optional=True)]
+        found += [
+            Role("head.weight", (spec.vocabulary, width), optional=True),
+            Role("head.bias", (spec.vocabulary,), optional=True),
+        ]
     return found
 
 
@@ -87,8 +90,15 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
     """Each weight, with its bias where the Spec says that there is one."""
     for role in roles:
         yield role
-        if role.suffix == ".weight" and role.module not in TABLES and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
-            yield Role(f"{role.module}.bias", role.shape[:1] if len(role.shape) == 2 and "norm" not in role.module else role.shape)
+        if (
+            role.suffix == ".weight"
+            and role.module not in TABLES
+            and any(fnmatchcase(role.module, pattern) for pattern in spec.biases)
+        ):
+            yield Role(
+                f"{role.module}.bias",
+                role.shape[:1] if len(role.shape) == 2 and "norm" not in role.module else role.shape,
+            )
 
 
 def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from attncli.attention.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
 from attncli.errors import InputError, UnsupportedError
+from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, Rope, RopeScaling, Yarn
 from attncli.models.config import LARGEST_NUMBER, SMALLEST_NUMBER, Config
 from attncli.models.layer_types import GLOBAL, LOCAL
 
@@ -29,7 +29,8 @@ def rope(
 
     kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one set per type then.
     theta, partial: how the config spells base and rotated share outside `rope_parameters`.
-    scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not known.
+    scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not
+    known.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
@@ -45,9 +46,15 @@ def rope(
         )
     told = inside.get("rope_type", "type") or "default"
     scaling = None if told == "default" else _scaling(told, inside, config, dims, by_kind=kind is not None)
-    unread = [key for key in inside.values if key not in inside.read and key not in ("finetuned", "original_max_position_embeddings")]
+    unread = [
+        key
+        for key in inside.values
+        if key not in inside.read and key not in ("finetuned", "original_max_position_embeddings")
+    ]
     if unread:
-        raise UnsupportedError(f"the rotary embedding of type {told!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES)
+        raise UnsupportedError(
+            f"the rotary embedding of type {told!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES
+        )
     return Rope(dims, base, pairing, scaling)
 
 
@@ -65,7 +72,9 @@ def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
     if new is not None:
         flat = [key for key in new.values if key not in (LOCAL, GLOBAL)]
         if flat:
-            raise UnsupportedError(f"rope_parameters has a key {flat[0]!r}", where=new.where, expected=f"{GLOBAL} and {LOCAL}")
+            raise UnsupportedError(
+                f"rope_parameters has a key {flat[0]!r}", where=new.where, expected=f"{GLOBAL} and {LOCAL}"
+            )
         own = new.under(kind)
         told.update({} if own is None else own.values)
     if old is not None and scaled:
@@ -79,7 +88,9 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, *, by_kind: b
         case "linear":
             return Linear(inside.number("factor"))
         case "dynamic" if dims == 2:
-            raise InputError("rope scaling 'dynamic' of one pair of entries", where=inside.where, expected="at least two pairs")
+            raise InputError(
+                "rope scaling 'dynamic' of one pair of entries", where=inside.where, expected="at least two pairs"
+            )
         case "dynamic":
             return Dynamic(inside.number("factor"), longest)
         case "llama3":
@@ -93,7 +104,8 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, *, by_kind: b
 
 
 def _original(inside: Config, config: Config, longest: int, *, by_kind: bool) -> int:
-    """How many positions training had before the scaling. A number outside of what is said of the scaling counts first."""
+    """How many positions training had before the scaling. A number outside of what is said of the scaling counts
+    first."""
     outside = None if by_kind else config.optional("original_max_position_embeddings", least=2)
     return inside.whole("original_max_position_embeddings", default=longest, least=2) if outside is None else outside
 
@@ -102,7 +114,9 @@ def _llama3(inside: Config, original: int) -> Llama3:
     low, high = inside.number("low_freq_factor"), inside.number("high_freq_factor")
     if high <= low:
         raise InputError(
-            f"low_freq_factor is {low:g} and high_freq_factor {high:g}", where=inside.where, expected="the high one above the low one"
+            f"low_freq_factor is {low:g} and high_freq_factor {high:g}",
+            where=inside.where,
+            expected="the high one above the low one",
         )
     return Llama3(inside.number("factor"), low, high, original)
 
@@ -138,6 +152,10 @@ def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRop
     for key in ("short_factor", "long_factor"):
         found = inside.many(key, kind=(int, float), count=dims // 2)
         if found is None or not all(SMALLEST_NUMBER <= item <= LARGEST_NUMBER for item in found):
-            raise InputError(f"rope scaling 'longrope' has no usable {key}", where=inside.where, expected=f"{dims // 2} positive numbers")
+            raise InputError(
+                f"rope scaling 'longrope' has no usable {key}",
+                where=inside.where,
+                expected=f"{dims // 2} positive numbers",
+            )
         lists.append(tuple(float(item) for item in found))
     return LongRope(lists[0], lists[1], original, magnitude)

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.attention.attend import RowBlock
-from attncli.attention.trace import SQUARE, LayerTrace
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.trace import SQUARE, LayerTrace
 
 See = Callable[[int, str, RowBlock], None]
 
 
-@np.errstate(over="ignore")  # a number too large for the results' type is infinite there, as it would have been all along
+@np.errstate(
+    over="ignore"
+)  # a number too large for the results' type is infinite there, as it would have been all along
 def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
     distinct = {id(array): name for name, array in trace.stages.items()}
@@ -43,7 +45,8 @@ def seeing_rounded(backend: Backend, see: See) -> See:
 
 
 def _stage(backend: Backend, name: str, array: Array) -> Array:
-    """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask hides."""
+    """The stage rounded. A finite score stays finite, the largest that there is: an infinite one is what a mask
+    hides."""
     found = backend.cast(array, backend.dtype)
     lost = backend.isfinite(array) & ~backend.isfinite(found) if name in SQUARE else None
     if lost is None or not bool(lost.any()):

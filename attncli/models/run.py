@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from attncli.arrays.backend import Array, Backend
-from attncli.attention.block import Context, Weights, normalise, run_block
-from attncli.attention.spec import Spec
-from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.mechanism.block import Context, Weights, normalise, run_block
+from attncli.mechanism.spec import Spec
+from attncli.mechanism.trace import LayerTrace
 
 
 class Store(Protocol):
@@ -44,7 +44,9 @@ def run(
     yield from through(spec, store, backend, store.embed(backend, tokens), context, layers)
 
 
-def through(spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]) -> Iterator[LayerTrace]:
+def through(
+    spec: Spec, store: Store, backend: Backend, hidden: Array, context: Context, layers: Collection[int]
+) -> Iterator[LayerTrace]:
     """The same from the vectors that enter layer 0, [..., token, width]."""
     wanted = sorted(set(layers))
     check("layer", wanted, len(spec.blocks))
@@ -71,7 +73,9 @@ def check_length(spec: Spec, count: int) -> None:
     if count == 0:
         raise InputError("the text has no tokens", expected="at least one word")
     if limit is not None and count > limit:
-        raise InputError(f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens")
+        raise InputError(
+            f"the text has {count} tokens, the model has {limit} positions", expected=f"at most {limit} tokens"
+        )
 
 
 def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:

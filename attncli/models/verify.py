@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from attncli.attention.trace import LayerTrace
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.mechanism.trace import LayerTrace
 from attncli.models.load import load
 from attncli.models.model import Model
-from attncli.models.reference import Side, reference
+from attncli.models.transformers_reference import Side, reference
 
 LIMIT = 1e-10
 """Largest relative difference in float64."""
@@ -35,8 +35,8 @@ class LayerDifference:
     """Largest |difference| in float64 of one layer. side: "self", "encoder" or "decoder".
 
     weights: by head; cross: by head of the cross-attention, empty without one. hidden: of the vectors that leave
-    the layer, the last layer's after the final norm; None where the reference gives another width. relative: the largest
-    of all, each relative to the largest number of its array or 1.
+    the layer, the last layer's after the final norm; None where the reference gives another width. relative: the
+    largest of all, each relative to the largest number of its array or 1.
     """
 
     side: str
@@ -49,7 +49,8 @@ class LayerDifference:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a comparison found. ours, theirs: root mean square distance of float32 weights and vectors from the float64 reference."""
+    """What a comparison found. ours, theirs: root mean square distance of float32 weights and vectors from the float64
+    reference."""
 
     tokens: int
     backend: str
@@ -125,7 +126,9 @@ def _ids(tokens: Sequence[Token]) -> list[int]:
     return found
 
 
-def _sides(model: Model, tokens: list[Token], target: list[Token] | None) -> Iterator[Iterator[tuple[LayerTrace, Floats]]]:
+def _sides(
+    model: Model, tokens: list[Token], target: list[Token] | None
+) -> Iterator[Iterator[tuple[LayerTrace, Floats]]]:
     yield _side(model, tokens)
     if target is not None:
         yield _side(model.decoder(tokens), target)

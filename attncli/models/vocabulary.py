@@ -44,12 +44,17 @@ class Vocabulary:
                 hint="--tokenizer tokenizer.json",
             )
         if not 0 <= token.id < count:
-            raise InputError(f"the token {token.text!r} has the id {token.id}", where=TABLE, expected=f"0 to {count - 1}: {count} rows")
+            raise InputError(
+                f"the token {token.text!r} has the id {token.id}",
+                where=TABLE,
+                expected=f"0 to {count - 1}: {count} rows",
+            )
         return self.rows[token.id]
 
 
 def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where: str) -> Vocabulary:
-    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry `tokens` holds as a JSON list.
+    """The embeddings [entry, d_model] of a file, with the token texts that its metadata entry `tokens` holds as a JSON
+    list.
 
     Raises InputError for a list that is malformed, repeats a text or is not as long as the table.
     """
@@ -62,7 +67,11 @@ def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
     if len(texts) != len(rows):
-        raise InputError(f"the metadata name {len(texts)} tokens, {TABLE} has {len(rows)} rows", where=where, expected="one token per row")
+        raise InputError(
+            f"the metadata name {len(texts)} tokens, {TABLE} has {len(rows)} rows",
+            where=where,
+            expected="one token per row",
+        )
     places = {text: place for place, text in enumerate(texts)}
     if len(places) != len(texts):
         twice = next(text for place, text in enumerate(texts) if places[text] != place)

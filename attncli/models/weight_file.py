@@ -1,4 +1,4 @@
-"""A model from a weight file: the toy model with the file's own weights and sizes."""
+"""A model from a weight file: the one-layer model with the file's own weights and sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import Backend
-from attncli.attention.mask import Everywhere, Mask
 from attncli.errors import UsageError
 from attncli.inputs.token import Tokenizer
+from attncli.mechanism.mask import Everywhere, Mask
 from attncli.models.layouts.layout import Asked
 from attncli.models.layouts.recognise import Recognised, read_weight_file
 from attncli.models.model import Identity, Model
-from attncli.models.toy import Settings, ToyStore, digest, spec_of
+from attncli.models.one_layer import OneLayerStore, Settings, digest, spec_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ def load_weights(
     return model_of(read_weight_file(path, asked or Asked()), path.name, tokenizer, backend, around)
 
 
-def model_of(found: Recognised, name: str, tokenizer: Tokenizer, backend: Backend, around: Around = NOTHING_AROUND) -> Model:
+def model_of(
+    found: Recognised, name: str, tokenizer: Tokenizer, backend: Backend, around: Around = NOTHING_AROUND
+) -> Model:
     """The model of weights that were recognised. name: the file's, for the documents.
 
     Raises UsageError for options that contradict the file.
@@ -88,7 +90,7 @@ def model_of(found: Recognised, name: str, tokenizer: Tokenizer, backend: Backen
     _check_residual(found.weights, settings)
     spec = spec_of(settings)
     seed = around.seed if around.seed is not None else found.seed or 0
-    store = ToyStore(spec, found.weights, seed, around.embedding, found.vocabulary)
+    store = OneLayerStore(spec, found.weights, seed, around.embedding, found.vocabulary)
     notes = (found.scale.says, *found.notes) if found.scale and around.scale is None else found.notes
     drawn = (around.embedding is None and found.vocabulary is None) or around.position == "learned"
     identity = Identity(

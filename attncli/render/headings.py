@@ -19,7 +19,12 @@ def heading(title: str, note: str, view: View) -> Lines:
     said = spell(note, ascii=view.ascii)
     if cells(name) + 2 + cells(said) <= view.width and said:
         return line((name, "bold"), ("  " + said, FAINT))
-    return stack((flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii), remark(note, view)))
+    return stack(
+        (
+            flow([(word, "bold") for word in name.split()], width=view.width, gap=" ", ascii=view.ascii),
+            remark(note, view),
+        )
+    )
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:

@@ -62,7 +62,8 @@ def pooled_by(values: NDArray, view: View, *, max_width: int, max_height: int) -
 
 @dataclass(frozen=True)
 class Grain:
-    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows and columns pooled into one."""
+    """How fine a map is drawn: cells across per value (2 or 1), whether two rows share a line, rows and columns pooled
+    into one."""
 
     across: int
     halves: bool
@@ -80,7 +81,14 @@ def _grain(found: NDArray, wide: int, tall: int, view: View, *, whole: bool) -> 
 
 
 def _drawn(
-    found: NDArray, grain: Grain, view: View, how: str, low: float | None, high: float | None, names: Sequence[str], side: int
+    found: NDArray,
+    grain: Grain,
+    view: View,
+    how: str,
+    low: float | None,
+    high: float | None,
+    names: Sequence[str],
+    side: int,
 ) -> Lines:
     fractions = normalise(pool(found, grain.block, how), how, low=low, high=high)
     palette = DIVERGING if how == "signed" else SEQUENTIAL
@@ -101,7 +109,9 @@ def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
     return np.take_along_axis(blocks, ranked.argmax(axis=2)[..., None], axis=2)[..., 0]
 
 
-def _wholes(fractions: NDArray, palette: Palette, names: Sequence[str], side: int, across: int, view: View) -> list[Line]:
+def _wholes(
+    fractions: NDArray, palette: Palette, names: Sequence[str], side: int, across: int, view: View
+) -> list[Line]:
     """Every value `across` cells wide and one line high."""
     out: list[Line] = []
     mark = sign if palette is DIVERGING else shade
@@ -143,4 +153,11 @@ def _half(above: float, below: float, palette: Palette) -> Piece:
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    show(heatmap(np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2, View(color=True), max_width=40, title="a sample"))
+    show(
+        heatmap(
+            np.cos(np.add.outer(np.arange(30.0), np.arange(30.0)) / 7) ** 2,
+            View(color=True),
+            max_width=40,
+            title="a sample",
+        )
+    )

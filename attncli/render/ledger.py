@@ -21,7 +21,8 @@ def ledger(
     strong: int | None = None,
     bars: bool = False,
 ) -> Lines:
-    """Rows under column names, all but the first column right-aligned; a rule, then the total in bold. No rule without a total.
+    """Rows under column names, all but the first column right-aligned; a rule, then the total in bold. No rule without
+    a total.
 
     strong: a row to set in bold, such as the one with the largest weight. bars: whether the last column holds bars.
     """
@@ -56,4 +57,11 @@ def _ruled(block: Lines, view: View) -> tuple[tuple[tuple[str, str], ...], ...]:
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    show(ledger(["key", "exp", "weight"], [["0 on", "1.00", "0.66"], ["1 sat", "0.52", "0.34"]], ["sum", "1.52", "1.00"], View(color=True)))
+    show(
+        ledger(
+            ["key", "exp", "weight"],
+            [["0 on", "1.00", "0.66"], ["1 sat", "0.52", "0.34"]],
+            ["sum", "1.52", "1.00"],
+            View(color=True),
+        )
+    )

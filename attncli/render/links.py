@@ -70,7 +70,9 @@ def layer_and_head(link: Mapping[str, Any]) -> str:
     return f"L{link['layer']} H{link['head']}"
 
 
-def _parts(link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str) -> tuple[str, str, str]:
+def _parts(
+    link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
+) -> tuple[str, str, str]:
     query = cut(label(queries[link["query"]], ascii=view.ascii), name, ascii=view.ascii)
     key = cut(label(keys[link["key"]], ascii=view.ascii), name, ascii=view.ascii)
     return place, f"{link['query']} {query}", f"{link['key']} {key}"
@@ -79,5 +81,8 @@ def _parts(link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str],
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    sample = [{"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.65}, {"layer": 3, "head": 1, "query": 2, "key": 1, "weight": 0.64}]
+    sample = [
+        {"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.65},
+        {"layer": 3, "head": 1, "query": 2, "key": 1, "weight": 0.64},
+    ]
     show(links(sample, ["The", "animal", "it"], View(color=True), place=layer_and_head, title="strongest links"))

@@ -29,7 +29,8 @@ GAP = 3
 
 @dataclass(frozen=True)
 class Map:
-    """One of several maps. caption, remarks: our words, above and below. values: [row, column], NaN or null where masked."""
+    """One of several maps. caption, remarks: our words, above and below. values: [row, column], NaN or null where
+    masked."""
 
     caption: str
     values: Any
@@ -48,25 +49,37 @@ def side_by_side(maps: Sequence[Map], view: View, *, shared: bool = True, scale:
     if not held:
         return remark("(empty)", view)
     how = scale or view.scale_colors
-    low, high = min(0.0, *(float(np.nanmin(values)) for values in held)), max(float(np.nanmax(values)) for values in held)
+    low, high = (
+        min(0.0, *(float(np.nanmin(values)) for values in held)),
+        max(float(np.nanmax(values)) for values in held),
+    )
     if how == "signed":
         low, high = -max(-low, high), max(-low, high)
     width, height, room = _room(found, maps, view)
     blocks, pooled = [], set()
     for each, values in zip(maps, found, strict=True):
         limits = (low, high) if shared else (None, None)
-        drawn = heatmap(values, view, max_width=width, max_height=height, scale=how, low=limits[0], high=limits[1], say_pooled=False)
+        drawn = heatmap(
+            values, view, max_width=width, max_height=height, scale=how, low=limits[0], high=limits[1], say_pooled=False
+        )
         pooled.add(pooled_by(values, view, max_width=width, max_height=height))
         texts = [cut(spell(text, ascii=view.ascii), room, ascii=view.ascii) for text in (each.caption, *each.remarks)]
         blocks.append(stack((line((texts[0], "bold")), drawn, *(line((text, FAINT)) for text in texts[1:]))))
     said = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
     told = remark(f"maps are pooled: each cell is the largest of {said}" if said else "", view)
-    block = stack((beside(blocks, width=view.width, gap=GAP), *((BLANK, legend(view, low, high, scale=how)) if shared else ()), told))
+    block = stack(
+        (
+            beside(blocks, width=view.width, gap=GAP),
+            *((BLANK, legend(view, low, high, scale=how)) if shared else ()),
+            told,
+        )
+    )
     return finished(block, view)
 
 
 def _room(found: Sequence[NDArray], maps: Sequence[Map], view: View) -> tuple[int, int, int]:
-    """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`, else finer ones."""
+    """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
+    else finer ones."""
     down, across = (max(values.shape[axis] for values in found) for axis in (0, 1))
     caption = min(max(cells(text) for each in maps for text in (each.caption, *each.remarks)), SMALL, view.width)
     halves = view.color and not view.ascii
@@ -98,7 +111,9 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:
             ends = (write(low), write(high))
-    block = line((ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT))
+    block = line(
+        (ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT)
+    )
     return finished(block, view)
 
 
@@ -106,4 +121,8 @@ if __name__ == "__main__":
     from attncli.render.lines import show
 
     ramp = np.add.outer(np.arange(11.0), np.arange(11.0))
-    show(side_by_side([Map(f"head {at}", np.tril(np.cos(ramp * (at + 1) / 9) ** 2)) for at in range(8)], View(color=True)))
+    show(
+        side_by_side(
+            [Map(f"head {at}", np.tril(np.cos(ramp * (at + 1) / 9) ** 2)) for at in range(8)], View(color=True)
+        )
+    )

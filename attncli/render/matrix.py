@@ -39,7 +39,8 @@ def as_matrix(values: Any) -> NDArray:
 
 
 def visible(weights: Any, scores: Any) -> NDArray:
-    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: None if not known."""
+    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: None if
+    not known."""
     found = as_matrix(weights)
     return found if scores is None else np.where(np.isnan(as_matrix(scores)), np.nan, found)
 
@@ -60,7 +61,8 @@ def matrix(
 ) -> Lines:
     """Numbers [row, column] under their names, each row's largest marked: bold and underlined, or `*` without colour.
 
-    rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their positions, 0… if None.
+    rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their
+    positions, 0… if None.
     Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
     line says so, and each row names its largest if there is room; a full view prints all of them, in panels.
     More than `ROWS` rows are shortened likewise. Lines still too long (very many digits) are cut, with `…`.
@@ -116,7 +118,9 @@ class Grid:
         named = self._named_slots(room, self.number + 2) or self._named_slots(room, self.number + 1)
         if named is not None:
             everything: Shown = list(range(len(self.columns)))
-            return stack((self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view)))
+            return stack(
+                (self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view))
+            )
         slot = max(self.number + 1, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
@@ -130,7 +134,11 @@ class Grid:
     @property
     def number(self) -> int:
         """Cells of the widest number."""
-        bounds = [self.write(float(bound(self.values))) for bound in (np.nanmin, np.nanmax)] if np.isfinite(self.values).any() else []
+        bounds = (
+            [self.write(float(bound(self.values))) for bound in (np.nanmin, np.nanmax)]
+            if np.isfinite(self.values).any()
+            else []
+        )
         return max([len(text) for text in bounds], default=1)
 
     @property
@@ -153,7 +161,8 @@ class Grid:
         return max(3 + place + self.number, len(LARGEST))
 
     def _named_slots(self, room: int, least: int) -> list[int] | None:
-        """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do not."""
+        """Widths of at least `least` with which all columns fit, with names as long as possible; None if they do
+        not."""
         least = max(least, len(str(max(self.column_numbers))) + 1)
         for cap in range(NAME, 0, -1):
             slots = [max(least, min(cells(name), cap) + 1) for name in self.columns]
@@ -177,7 +186,9 @@ class Grid:
     def _positions(self, columns: Shown, slots: list[int], peak: bool) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
         for at in columns:
-            pieces.append((" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT))
+            pieces.append(
+                (" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT)
+            )
         return (*pieces, (LARGEST, FAINT)) if peak else tuple(pieces)
 
     def _names(self, columns: Shown, slots: list[int]) -> Line:
@@ -186,7 +197,9 @@ class Grid:
             if at is None:
                 pieces.append((pad(".." if self.view.ascii else "…", GAP), FAINT))
             else:
-                pieces.append((pad(cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii), slots[at] - 1, "right") + " ", ""))
+                pieces.append(
+                    (pad(cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii), slots[at] - 1, "right") + " ", "")
+                )
         return tuple(pieces)
 
     def _row(self, row: int, columns: Shown, slots: list[int], peak: bool) -> Line:
@@ -197,7 +210,11 @@ class Grid:
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")
-            named = pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " " if any(self.columns) else ""
+            named = (
+                pad(cut(self.columns[top], PEAK_NAME, ascii=self.view.ascii), PEAK_NAME) + " "
+                if any(self.columns)
+                else ""
+            )
             pieces += [(f"   {place} ", FAINT), (f"{named}{self.write(float(self.values[row, top]))}", "bold")]
         return tuple(pieces)
 
@@ -217,4 +234,6 @@ if __name__ == "__main__":
     words = ["The", "animal", "didn't", "cross", "the", "street"]
     numbers = np.tril(np.arange(36.0).reshape(6, 6) % 7 + 1)
     weights = numbers / numbers.sum(1, keepdims=True)
-    show(matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample"))
+    show(
+        matrix(np.where(weights > 0, weights, np.nan), words, words, View(color=True), title="weights", note="a sample")
+    )

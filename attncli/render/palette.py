@@ -40,7 +40,8 @@ class Palette:
         return "#{:02x}{:02x}{:02x}".format(*self.rgb(fraction))
 
     def style(self, fraction: float) -> str:
-        """A Rich style: the colour behind, and black or white in front, whichever reads better (contrast at least 4.5)."""
+        """A Rich style: the colour behind, and black or white in front, whichever reads better (contrast at least
+        4.5)."""
         return f"{ink(self.rgb(fraction))} on {self.colour(fraction)}"
 
 
@@ -65,7 +66,9 @@ def ink(rgb: Rgb) -> str:
     return "#000000" if (light + 0.05) ** 2 >= 1.05 * 0.05 else "#ffffff"
 
 
-SEQUENTIAL = Palette("viridis", ("440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"))
+SEQUENTIAL = Palette(
+    "viridis", ("440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725")
+)
 """Dark to light at even steps of lightness. Source: viridis, Smith and van der Walt, 2015."""
 
 DIVERGING = Palette("blue-red", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"))

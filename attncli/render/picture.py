@@ -48,7 +48,8 @@ def _line(row: Line, top: int) -> str:
 
 
 def _style(style: str) -> tuple[str, str, bool, bool]:
-    """Colour in front and behind ("" for none), and whether bold and underlined, from a Rich style such as `bold #000000 on #fde725`."""
+    """Colour in front and behind ("" for none), and whether bold and underlined, from a Rich style such as `bold
+    #000000 on #fde725`."""
     front, back = "#111827", ""
     before, _, behind = style.partition("on ")
     if behind:

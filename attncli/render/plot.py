@@ -28,11 +28,13 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-def curves(series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked: float | None = None) -> Lines:
+def curves(
+    series: Sequence[Series], view: View, *, height: int = 16, x_name: str = "", marked: float | None = None
+) -> Lines:
     """The series on logarithmic axes in the view's width, with a legend below.
 
-    Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is. marked: an x
-    to draw a vertical line at. No points: no lines.
+    Between two points a curve is drawn straight. Where curves meet, the first named is on top. x_name: what x is.
+    marked: an x to draw a vertical line at. No points: no lines.
     """
     points = [point for one in series for point in one.points if min(point) > 0]
     if not points:
@@ -56,8 +58,13 @@ def curves(series: Sequence[Series], view: View, *, height: int = 16, x_name: st
                 y = math.log(y0) + part * (math.log(y1) - math.log(y0))
                 line = height - 1 - round((y - y_low) / (y_high - y_low) * (height - 1))
                 ends = place in (column(x0), column(x1))
-                grid[line][place] = (marks[at % len(marks)] if ends else ("." if view.ascii else "·"), STYLES[at % len(STYLES)])
-    block = stack((_framed(grid, (y_low, y_high), view), _below((x_low, x_high), width, x_name, view), _legend(series, view)))
+                grid[line][place] = (
+                    marks[at % len(marks)] if ends else ("." if view.ascii else "·"),
+                    STYLES[at % len(STYLES)],
+                )
+    block = stack(
+        (_framed(grid, (y_low, y_high), view), _below((x_low, x_high), width, x_name, view), _legend(series, view))
+    )
     return block if view.color else unstyled(block)
 
 
@@ -87,7 +94,10 @@ def _below(x: tuple[float, float], width: int, name: str, view: View) -> Lines:
 
 def _legend(series: Sequence[Series], view: View) -> Lines:
     marks = MARKS_ASCII if view.ascii else MARKS
-    pieces = [(f"{marks[at % len(marks)]} {spell(one.name, ascii=view.ascii)}", STYLES[at % len(STYLES)]) for at, one in enumerate(series)]
+    pieces = [
+        (f"{marks[at % len(marks)]} {spell(one.name, ascii=view.ascii)}", STYLES[at % len(STYLES)])
+        for at, one in enumerate(series)
+    ]
     return flow(pieces, width=view.width, indent=AXIS + 1, gap="   ")
 
 
@@ -95,4 +105,9 @@ if __name__ == "__main__":
     from attncli.render.lines import show
 
     lengths = [2**at for at in range(4, 14)]
-    show(curves([Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))], View(color=True)))
+    show(
+        curves(
+            [Series("n²", tuple((n, n * n) for n in lengths)), Series("n", tuple((n, 64 * n) for n in lengths))],
+            View(color=True),
+        )
+    )

@@ -16,7 +16,8 @@ _PIECE = re.compile(r" +|[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]|[^ \u2e80-\u9
 
 
 def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
-    """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be safe. No lines for ""."""
+    """The text in lines of at most `width` cells; what cannot be broken is cut. `text` must be safe. No lines for
+    ""."""
     lines: list[str] = []
     row = ""
     for piece in _pieces(text):
@@ -30,7 +31,8 @@ def wrap(text: str, width: int, *, ascii: bool = False) -> list[str]:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A path or another text to be copied, whole, in lines of at most `width` cells broken anywhere. `text` must be safe."""
+    """A path or another text to be copied, whole, in lines of at most `width` cells broken anywhere. `text` must be
+    safe."""
     lines = [""]
     for piece in clusters(text):
         if lines[-1] and cells(lines[-1]) + cells(piece) > width:
@@ -40,7 +42,8 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Parts between which a line may be broken; a closing sign stays with what it follows, an opening one with what it precedes."""
+    """Parts between which a line may be broken; a closing sign stays with what it follows, an opening one with what it
+    precedes."""
     out: list[str] = []
     for piece in _PIECE.findall(text):
         if out and (piece[0] in CLOSING or out[-1][-1] in OPENING or (piece[0] == " " and out[-1][-1] != " ")):

@@ -18,9 +18,13 @@ MARKS = 8
 """Combining marks kept on one letter; more would climb over the lines above."""
 
 # Drawn as nothing although their category says letter or mark.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(
+    map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
+)
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_SUBDIVISION_FLAGS = tuple("\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f" for tag in ("gbeng", "gbsct", "gbwls"))
+_SUBDIVISION_FLAGS = tuple(
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f" for tag in ("gbeng", "gbsct", "gbwls")
+)
 
 
 def safe(text: str, *, ascii: bool = False) -> str:
@@ -144,7 +148,8 @@ def cut(text: str, width: int, *, ascii: bool = False) -> str:
 
 
 def pad(text: str, width: int, align: str = "left") -> str:
-    """The text filled with spaces to `width` cells; align "left", "right" or "center". Longer text is returned as it is."""
+    """The text filled with spaces to `width` cells; align "left", "right" or "center". Longer text is returned as it
+    is."""
     space = max(width - cells(text), 0)
     match align:
         case "right":

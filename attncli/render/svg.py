@@ -1,4 +1,5 @@
-"""A standalone SVG of weight maps: no scripts, no fonts or files from elsewhere, the same bytes for the same document."""
+"""A standalone SVG of weight maps: no scripts, no fonts or files from elsewhere, the same bytes for the same
+document."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from attncli.errors import InputError
+from attncli.render.column_names import key_names
 from attncli.render.heatmap import pool
-from attncli.render.keys import key_names
 from attncli.render.matrix import as_matrix, visible
 from attncli.render.palette import SEQUENTIAL, normalise
 from attncli.render.safe import cells, cut, label, safe_html
@@ -62,7 +63,9 @@ def attention_svg(document: Document, *, scale: str = "linear") -> str:
         x, y = GAP + at % count * (wide + GAP), 84 + at // count * (tall + GAP)
         caption = panel.caption + (f", pooled {block}×{block}, max" if block > 1 else "")
         body.append(f'<g transform="translate({x},{y})">{_text(0, 12, caption, bold=True)}')
-        body.append(f'<g transform="translate({edge},{edge + 20})">{_map(panel, names if named else [], block, scale, high)}</g></g>')
+        body.append(
+            f'<g transform="translate({edge},{edge + 20})">{_map(panel, names if named else [], block, scale, high)}</g></g>'
+        )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="sans-serif" font-size="{FONT}" role="img">\n'
@@ -73,13 +76,24 @@ def attention_svg(document: Document, *, scale: str = "linear") -> str:
 def _panels(document: Document) -> list[Panel]:
     """The panels of either kind of document, and the average if there is one."""
     layers = document.get("layers")
-    heads = document["heads"] if layers is None else [{"layer": layer["layer"], **head} for layer in layers for head in layer["heads"]]
+    heads = (
+        document["heads"]
+        if layers is None
+        else [{"layer": layer["layer"], **head} for layer in layers for head in layer["heads"]]
+    )
     rows = document.get("queries") or range(len(document["tokens"]))
     held = [head for head in heads if head.get("weights") is not None]
-    panels = [Panel(f"layer {head['layer']} head {head['head']}", visible(head["weights"], head.get("scores")), rows) for head in held]
+    panels = [
+        Panel(f"layer {head['layer']} head {head['head']}", visible(head["weights"], head.get("scores")), rows)
+        for head in held
+    ]
     mean = document.get("average")  # of a run with --query it is one row, and no map
     average = mean.get("weights") if isinstance(mean, Mapping) else None
-    return panels if average is None or len(panels) < 2 else [*panels, Panel("average of the heads", as_matrix(average), rows)]
+    return (
+        panels
+        if average is None or len(panels) < 2
+        else [*panels, Panel("average of the heads", as_matrix(average), rows)]
+    )
 
 
 def _heading(document: Document, high: float, width: int) -> str:
@@ -88,7 +102,10 @@ def _heading(document: Document, high: float, width: int) -> str:
     source = f"{model['source']}" + (f" {model['name']}" if model.get("name") else "")
     source += f", seed {model['seed']}, not learned" if model["source"] in ("seeded", "random") else ""
     said = f"attention weights; {source}; mask {attention['mask']}; position {attention['position']}; rows: queries, columns: keys"
-    ramp = "".join(f'<rect x="{GAP + 28 + at * 4}" y="56" width="4" height="10" fill="{SEQUENTIAL.colour(at / 31)}"/>' for at in range(32))
+    ramp = "".join(
+        f'<rect x="{GAP + 28 + at * 4}" y="56" width="4" height="10" fill="{SEQUENTIAL.colour(at / 31)}"/>'
+        for at in range(32)
+    )
     title = _text(GAP, 24, cut(document["text"][:400], max(width // 8, 20)), bold=True)
     ends = _text(GAP, 65, "0.00") + _text(GAP + 162, 65, f"{high:.2f}")
     return title + _text(GAP, 42, cut(said, max(width // 6, 40))) + ramp + ends

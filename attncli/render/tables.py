@@ -34,7 +34,9 @@ def table(
     body = [[safe(text, ascii=view.ascii) for text in row] for row in rows]
     if not head:
         return heading(title, note, view)
-    widths = fitted([max(cells(row[at]) for row in [head, *body]) for at in range(len(head))], view.width - GAP * (len(head) - 1))
+    widths = fitted(
+        [max(cells(row[at]) for row in [head, *body]) for at in range(len(head))], view.width - GAP * (len(head) - 1)
+    )
     sides = [*align, *["left"] * (len(head) - len(align))]
 
     def line(row: Sequence[str], styles: Sequence[str]) -> tuple[Piece, ...]:
@@ -66,4 +68,10 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    show(table(["step", "shape", "formula"], [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]], View()))
+    show(
+        table(
+            ["step", "shape", "formula"],
+            [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]],
+            View(),
+        )
+    )

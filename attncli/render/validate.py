@@ -27,7 +27,9 @@ def validate(document: Any, schema: Schema, where: str) -> None:
     found = _misfit(document, schema, schema, "")
     if found:
         raise InputError(
-            f"the document does not fit its schema: {found}", where=where, expected=f"what attn schema {schema['title']} describes"
+            f"the document does not fit its schema: {found}",
+            where=where,
+            expected=f"what attn schema {schema['title']} describes",
         )
 
 
@@ -52,7 +54,10 @@ def _misfit(value: Any, schema: Schema, root: Schema, path: str) -> str:
         if value > schema.get("maximum", value):
             return f"{place} is {value}, above {schema['maximum']}"
     if isinstance(value, list) and "items" in schema:
-        return next((wrong for at, item in enumerate(value) if (wrong := _misfit(item, schema["items"], root, f"{path}/{at}"))), "")
+        return next(
+            (wrong for at, item in enumerate(value) if (wrong := _misfit(item, schema["items"], root, f"{path}/{at}"))),
+            "",
+        )
     return _members(value, schema, root, path) if isinstance(value, dict) else ""
 
 

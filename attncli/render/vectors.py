@@ -17,9 +17,16 @@ from attncli.render.window import Shown, both_ends, ends, panels, says
 
 
 def vectors(
-    values: Any, rows: Sequence[str], view: View, *, title: str = "", note: str = "", row_numbers: Sequence[int] | None = None
+    values: Any,
+    rows: Sequence[str],
+    view: View,
+    *,
+    title: str = "",
+    note: str = "",
+    row_numbers: Sequence[int] | None = None,
 ) -> Lines:
-    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length |x|.
+    """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length
+    |x|.
 
     A full view prints every dimension and row, in panels. Without rows or dimensions: "(empty)".
     """
@@ -33,7 +40,9 @@ def vectors(
     write_length = writer(lengths, view.precision)
     index = len(str(max(numbers)))
     name = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
-    slot = 1 + max(len(write(float(bound(found)))) for bound in (np.nanmin, np.nanmax)) if np.isfinite(found).any() else 4
+    slot = (
+        1 + max(len(write(float(bound(found)))) for bound in (np.nanmin, np.nanmax)) if np.isfinite(found).any() else 4
+    )
     slot = max(slot, 1 + len(str(found.shape[1] - 1)))
     norm = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
     left = index + 1 + name + 1
@@ -42,7 +51,10 @@ def vectors(
 
     def panel(columns: Shown) -> Lines:
         head: list[Piece] = [(" " * left, "")]
-        head += [(pad(".." if view.ascii else "…", GAP, "right") if at is None else pad(str(at), slot, "right"), FAINT) for at in columns]
+        head += [
+            (pad(".." if view.ascii else "…", GAP, "right") if at is None else pad(str(at), slot, "right"), FAINT)
+            for at in columns
+        ]
         out = [(*head, (pad("|x|", norm, "right"), FAINT))]
         for row in shown_rows:
             if row is None:
@@ -50,7 +62,9 @@ def vectors(
                 continue
             pieces: list[Piece] = [(pad(str(numbers[row]), index, "right") + " ", FAINT)]
             pieces.append((pad(cut(names[row], name, ascii=view.ascii), name + 1), ""))
-            pieces += [(" " * GAP if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns]
+            pieces += [
+                (" " * GAP if at is None else pad(write(float(found[row, at])), slot, "right"), "") for at in columns
+            ]
             out.append((*pieces, (pad(write_length(float(lengths[row])), norm, "right"), FAINT)))
         return Lines(tuple(out))
 
@@ -66,4 +80,6 @@ def vectors(
 if __name__ == "__main__":
     from attncli.render.lines import show
 
-    show(vectors(np.sin(np.arange(192.0)).reshape(3, 64), ["The", "animal", "didn't"], View(color=True), title="output"))
+    show(
+        vectors(np.sin(np.arange(192.0)).reshape(3, 64), ["The", "animal", "didn't"], View(color=True), title="output")
+    )

@@ -23,7 +23,14 @@ def run(tokens: Sequence[Token]) -> Iterator[tuple[int, np.ndarray]]:
     identity = np.eye(len(names))[[names.index(token.text) for token in tokens]]
     place = np.eye(len(tokens))
     nothing = np.zeros_like(place)
-    before = _weights([_at(place, 1), (SHARP * _wide(identity, place), _wide(identity, -place / 2)), _first(place), (nothing, nothing)])
+    before = _weights(
+        [
+            _at(place, 1),
+            (SHARP * _wide(identity, place), _wide(identity, -place / 2)),
+            _first(place),
+            (nothing, nothing),
+        ]
+    )
     yield 0, before
     written = before[0] @ identity  # what layer 0 head 0 adds to the residual stream
     yield 1, _weights([(SHARP * identity, written), _at(place, 3), _at(place, 0), (nothing, nothing)])

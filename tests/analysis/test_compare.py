@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from attncli.analysis.align import align
 from attncli.analysis.compare import compare_document
-from attncli.analysis.running import Wanted, run_document
+from attncli.analysis.run import Wanted, run_document
 from attncli.analysis.similarity import row_divergences
 from attncli.arrays.backend import choose
-from attncli.attention.mask import Everywhere, Mask, Window
 from attncli.errors import InputError
 from attncli.inputs.tokenize import tokenizer
-from attncli.models.toy import Settings, seeded_model
+from attncli.mechanism.mask import Everywhere, Mask, Window
+from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = "one two three four five"
 
 
-def run(text: str = TEXT, *, mask: Mask | None = None, seed: int = 0, heads: int = 2, scale: str = "sqrt-dk") -> dict[str, Any]:
+def run(
+    text: str = TEXT, *, mask: Mask | None = None, seed: int = 0, heads: int = 2, scale: str = "sqrt-dk"
+) -> dict[str, Any]:
     settings = Settings(d_model=10, heads=heads, mask=mask or Everywhere(), scale=scale)
     model = seeded_model(settings, seed, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float64"))
     return run_document(model, text, model.encode(text), Wanted())
@@ -50,13 +52,20 @@ def test_differences_are_b_minus_a() -> None:
         most = head["max_difference"]
         assert most["value"] == pytest.approx((right - left)[most["query"], most["key"]])
         assert abs(most["value"]) == pytest.approx(np.abs(right - left).max())
-        assert head["js"] == pytest.approx(np.mean([divergence(p, q) for p, q in zip(left.tolist(), right.tolist(), strict=True)]))
+        assert head["js"] == pytest.approx(
+            np.mean([divergence(p, q) for p, q in zip(left.tolist(), right.tolist(), strict=True)])
+        )
     assert found["differs"] == ["weights"]
 
 
 def test_a_run_and_itself_differ_in_nothing() -> None:
     found = compared(run(), run())
-    assert (found["summary"]["max_difference"], found["summary"]["js"], found["moved"], found["differs"]) == (0.0, 0.0, [], [])
+    assert (found["summary"]["max_difference"], found["summary"]["js"], found["moved"], found["differs"]) == (
+        0.0,
+        0.0,
+        [],
+        [],
+    )
 
 
 def test_the_golden_divergence() -> None:
@@ -69,7 +78,10 @@ def test_the_golden_divergence() -> None:
 def test_weight_kept_output_error_and_pairs_of_a_sparse_mask() -> None:
     a, b = run(heads=1), run(heads=1, mask=Window(1, 0))
     (head,) = compared(a, b)["heads"]
-    weights, outputs = a["layers"][0]["heads"][0]["weights"], [side["layers"][0]["heads"][0]["output"] for side in (a, b)]
+    weights, outputs = (
+        a["layers"][0]["heads"][0]["weights"],
+        [side["layers"][0]["heads"][0]["output"] for side in (a, b)],
+    )
     kept = sum(weights[i, j] for i in range(5) for j in range(5) if i - 1 <= j <= i)
     assert head["kept"] == pytest.approx(kept / 5)
     assert head["pairs"] == {"a": 25, "b": 9}
@@ -89,7 +101,10 @@ def test_texts_are_compared_where_their_tokens_agree() -> None:
     assert np.allclose(head["difference"], right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])])
     assert head["outside"]["a"] == pytest.approx(left[[0, 2, 3], 1].mean())
     assert head["outside"]["b"] == pytest.approx(right[[0, 1, 2], 3].mean())
-    rows = [divergence([*left[i, [0, 2, 3]], left[i, 1]], [*right[k, [0, 1, 2]], right[k, 3]]) for i, k in ((0, 0), (2, 1), (3, 2))]
+    rows = [
+        divergence([*left[i, [0, 2, 3]], left[i, 1]], [*right[k, [0, 1, 2]], right[k, 3]])
+        for i, k in ((0, 0), (2, 1), (3, 2))
+    ]
     assert head["js"] == pytest.approx(np.mean(rows))
 
 
@@ -106,7 +121,7 @@ def test_what_moved_is_sorted_by_size_and_keeps_its_sign() -> None:
 def test_saved_runs_compare_like_fresh_ones() -> None:
     import json
 
-    from attncli.render.records import json_bytes
+    from attncli.render.encoding import json_bytes
 
     a, b = run(), run(mask=Window(1, 0))
     saved = compared(*(json.loads(json_bytes(side)) for side in (a, b)))

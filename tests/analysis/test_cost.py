@@ -6,11 +6,11 @@ import pytest
 from attncli.analysis.cost import Sizes, cost_document, growth, lengths, reach, variants
 from attncli.analysis.timing import measure
 from attncli.arrays.backend import choose
-from attncli.attention.mask_spec import parse
-from attncli.attention.reach import span
 from attncli.errors import LimitError, UsageError
 from attncli.inputs.tokenize import tokenizer
-from attncli.models.toy import Settings, seeded_model
+from attncli.mechanism.key_range import span
+from attncli.mechanism.mask_spec import parse
+from attncli.models.one_layer import Settings, seeded_model
 
 SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse("dilated:6,2"),))
 
@@ -21,7 +21,12 @@ def by_name(sizes: Sizes) -> dict[str, dict[str, object]]:
 
 def test_pairs_and_products_agree_with_loops() -> None:
     found = by_name(SIZES)
-    sees = {"full": lambda i, j: True, "causal": oracles.causal, "window": oracles.decoder_window(4), "mask": oracles.dilated(6, 2)}
+    sees = {
+        "full": lambda i, j: True,
+        "causal": oracles.causal,
+        "window": oracles.decoder_window(4),
+        "mask": oracles.dilated(6, 2),
+    }
     for name, see in sees.items():
         pairs = sum(see(i, j) for i in range(23) for j in range(23))
         assert found[name]["pairs"] == pairs
@@ -40,7 +45,9 @@ def test_memory_at_once_and_by_rows() -> None:
     assert found["rnn"]["streamed_bytes"] == 21 * 4
 
 
-@pytest.mark.parametrize("spec", ["none", "causal", "window:300", "window:7,9", "prefix:40", "chunk:100", "sinks:4,50", "padding:9"])
+@pytest.mark.parametrize(
+    "spec", ["none", "causal", "window:300", "window:7,9", "prefix:40", "chunk:100", "sinks:4,50", "padding:9"]
+)
 def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
     """Only some blocks are looked at; no query row of any other sees more."""
     mask, n, rows = parse(spec), 4801, 3
@@ -78,7 +85,11 @@ def test_growth_is_quadratic_for_full_and_linear_for_the_rest() -> None:
 
 def test_a_models_layers_and_total() -> None:
     model = seeded_model(
-        Settings(d_model=24, heads=4, mask=parse("window:3")), 0, "seeded", tokenizer("word"), choose("numpy", device=None, dtype="float32")
+        Settings(d_model=24, heads=4, mask=parse("window:3")),
+        0,
+        "seeded",
+        tokenizer("word"),
+        choose("numpy", device=None, dtype="float32"),
     )
     document = cost_document(Sizes(11, 24, 4, 6, 6), model=model)
     (layer,) = document["layers"]
@@ -94,7 +105,13 @@ def test_a_models_layers_and_total() -> None:
 
 def test_times_come_with_their_computed_ratio() -> None:
     found = measure(Sizes(n=37, d_model=8, heads=2, d_k=4, d_v=4, window=4, rows=16))
-    assert [row["name"] for row in found if row["backend"] == "numpy"] == ["full", "streamed", "causal", "window", "rnn"]
+    assert [row["name"] for row in found if row["backend"] == "numpy"] == [
+        "full",
+        "streamed",
+        "causal",
+        "window",
+        "rnn",
+    ]
     assert {row["backend"] for row in found} == {"numpy", "torch"}
     for row in found:
         assert row["seconds"] > 0

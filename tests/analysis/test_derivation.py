@@ -8,10 +8,10 @@ import pytest
 
 from attncli.analysis.derivation import derivation_document
 from attncli.arrays.backend import choose
-from attncli.attention.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.models.model import Model
-from attncli.models.toy import Settings, seeded_model
+from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = "one two three four five six seven"
 
@@ -41,7 +41,9 @@ def test_scores_weights_and_output_agree_with_loops(mask: Mask, query: int) -> N
     seen = found["scores"]["visible"].tolist()
     weights = oracles.softmax(capped, seen)
     assert found["softmax"]["weights"] == pytest.approx(weights)
-    assert found["output"]["output"] == pytest.approx([sum(w * row[at] for w, row in zip(weights, v, strict=True)) for at in range(5)])
+    assert found["output"]["output"] == pytest.approx(
+        [sum(w * row[at] for w, row in zip(weights, v, strict=True)) for at in range(5)]
+    )
     assert np.allclose(document["matrices"]["weights"][query], weights)
     assert document["agreement"] < 1e-12
 
@@ -66,7 +68,11 @@ def test_the_agreement_would_show_a_difference() -> None:
     from attncli.analysis.derivation import _agreement
 
     right, wrong = derive(Settings(d_model=10), 2), derive(Settings(d_model=10, scale="none"), 2)
-    found = {"raw": np.zeros((1, 7, 7)), "weights": wrong["matrices"]["weights"][None], "mixed": wrong["matrices"]["output"][None]}
+    found = {
+        "raw": np.zeros((1, 7, 7)),
+        "weights": wrong["matrices"]["weights"][None],
+        "mixed": wrong["matrices"]["output"][None],
+    }
     found["raw"][0, 2] = steps(right)["similarity"]["raw"]
     assert _agreement(right["steps"], found, 2) > 1e-3
 

@@ -9,9 +9,9 @@ from asking import ask
 
 from attncli.analysis import find as finding
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.attention.mask import Causal
 from attncli.inputs.tokenize import tokenizer
-from attncli.models.toy import Settings, seeded_model
+from attncli.mechanism.mask import Causal
+from attncli.models.one_layer import Settings, seeded_model
 from attncli.render.schema import SCHEMAS
 
 TEXT = "The animal didn't cross the street because it was too tired"
@@ -27,7 +27,9 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
     for rows in (1, 4, 100):
         monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
         document = finding.find_document(model, TEXT, tokens, finding.Sought(7, 1))
-        assert [row["weight"] for row in document["heads"]] == pytest.approx(sorted(weights[:, 7, 1].tolist(), reverse=True))
+        assert [row["weight"] for row in document["heads"]] == pytest.approx(
+            sorted(weights[:, 7, 1].tolist(), reverse=True)
+        )
         for row in document["heads"]:
             head = weights[row["head"]]
             assert row["rank"] == 1 + int((head[7] > head[7, 1] + 1e-12).sum())
@@ -38,7 +40,9 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
 
 
 def test_words_are_merged_before_they_are_sought() -> None:
-    answer = ask("find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json", "--precision", "6")
+    answer = ask(
+        "find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json", "--precision", "6"
+    )
     run = ask("run", "ab cd", "--tokenizer", "char", "--num-heads", "8", "--json")
     assert answer.code == 0, answer.err
     assert [token["text"] for token in answer.json["tokens"]] == ["ab", " ", "cd"]

@@ -14,20 +14,22 @@ from attncli.analysis.exclude import exclusion, is_punctuation, parse
 from attncli.analysis.heads import Compared, heads_document
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import METRICS
-from attncli.analysis.moved import value_sizes
+from attncli.analysis.value_norms import value_sizes
 from attncli.arrays.numpy_backend import NumpyBackend
-from attncli.attention.mask import Causal, Everywhere
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
-from attncli.models.toy import Settings, seeded_model
+from attncli.mechanism.mask import Causal, Everywhere
+from attncli.models.one_layer import Settings, seeded_model
 from attncli.render.schema import SCHEMAS
 
 TEXT = "The animal, tired, didn't cross the street, because it was the animal."
 
 
 def model(**settings):
-    return seeded_model(Settings(d_model=30, heads=5, **settings), 3, "seeded", tokenizer("word"), NumpyBackend("float64"))
+    return seeded_model(
+        Settings(d_model=30, heads=5, **settings), 3, "seeded", tokenizer("word"), NumpyBackend("float64")
+    )
 
 
 def weights_of(made, text: str = TEXT) -> np.ndarray:
@@ -68,14 +70,20 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
     made = model(mask=Causal())
     tokens = made.encode(TEXT)
     names = ("first", "self", "punctuation")
-    document = heads_document(made, TEXT, tokens, Compared(metrics=tuple(METRICS), exclude=names, renormalise=renormalise))
+    document = heads_document(
+        made, TEXT, tokens, Compared(metrics=tuple(METRICS), exclude=names, renormalise=renormalise)
+    )
     out = exclusion(names, tokens).rows(np.arange(len(tokens)))
     visible = np.tril(np.ones((len(tokens),) * 2, bool)) & ~out
     weights = np.where(visible, weights_of(made), 0.0)
     if renormalise:
         sums = weights.sum(-1, keepdims=True)
         weights = weights / np.where(sums > 0, sums, 1)
-    about = {"tokens": [t.text for t in tokens], "special": [False] * len(tokens), "punctuation": [is_punctuation(t) for t in tokens]}
+    about = {
+        "tokens": [t.text for t in tokens],
+        "special": [False] * len(tokens),
+        "punctuation": [is_punctuation(t) for t in tokens],
+    }
     expected = measure(weights, visible, metrics=tuple(METRICS), **about)
     for head, part in enumerate(document["heads"]):
         np.testing.assert_allclose(part["weights"], weights[head], atol=1e-12)
@@ -135,7 +143,20 @@ def test_sorting_and_cutting() -> None:
 
 
 def test_documents_with_everything_are_valid(tmp_path: Path) -> None:
-    command = ("heads", TEXT, "--num-heads", "4", "--metric", "all", "--labels", "--moved", "--exclude", "first", "--sort", "self")
+    command = (
+        "heads",
+        TEXT,
+        "--num-heads",
+        "4",
+        "--metric",
+        "all",
+        "--labels",
+        "--moved",
+        "--exclude",
+        "first",
+        "--sort",
+        "self",
+    )
     answer = ask(*command, "--across", "rollout,similarity,circuits", "--words", "--json")
     assert answer.code == 0, answer.err
     jsonschema.validate(answer.json, SCHEMAS["attn.heads/1"])

@@ -8,7 +8,7 @@ from analysis import hand_built
 
 from attncli.analysis.labels import LABELS, NEEDED, labels_of, rows
 from attncli.analysis.measure import measure
-from attncli.analysis.repeats import scores, sequence
+from attncli.analysis.random_repeats import scores, sequence
 from attncli.inputs.token import Token
 
 ORDINARY = [Token(at, f"w{at}", at, None, None) for at in range(100)]
@@ -72,7 +72,10 @@ def test_scores_are_the_loop() -> None:
     for head in range(2):
         duplicate = np.mean([kept[d][head, i, i - 7] for d in range(3) for i in range(8, 15)])
         induction = np.mean([kept[d][head, i, i - 6] for d in range(3) for i in range(8, 15)])
-        assert found[4, head] == {"repeats_duplicate": pytest.approx(duplicate), "repeats_induction": pytest.approx(induction)}
+        assert found[4, head] == {
+            "repeats_duplicate": pytest.approx(duplicate),
+            "repeats_induction": pytest.approx(induction),
+        }
 
 
 def test_sequences_are_seeded_and_repeat_once() -> None:

@@ -10,12 +10,12 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.analysis.running import Wanted, cost, run_document
-from attncli.analysis.saving import Stored
-from attncli.attention.mask import Causal
+from attncli.analysis.run import Wanted, cost, run_document
+from attncli.analysis.saved_tensors import Stored
+from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
-from attncli.models.toy import Settings, seeded_model
-from attncli.render.records import json_pieces
+from attncli.models.one_layer import Settings, seeded_model
+from attncli.render.encoding import json_pieces
 
 WORDS = " ".join(f"w{place % 53}" for place in range(307))
 
@@ -34,12 +34,18 @@ def traced() -> Iterator[None]:
 
 def seeded() -> Model:
     base = attncli.load(seed=0)
-    return seeded_model(Settings(d_model=60, heads=6, mask=Causal(), position="alibi"), 0, "seeded", base.tokenizer, base.backend)
+    return seeded_model(
+        Settings(d_model=60, heads=6, mask=Causal(), position="alibi"), 0, "seeded", base.tokenizer, base.backend
+    )
 
 
 def took(model: Model, text: str, wanted: Wanted, *, saved: bool = False) -> float:
     """Estimated bytes at the peak over those that were allocated, the document written out."""
-    tokens = model.encode(text) if model.identity.source == "seeded" else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
+    tokens = (
+        model.encode(text)
+        if model.identity.source == "seeded"
+        else model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28] * 61)
+    )
     expected = cost(model, len(tokens), wanted, saved=saved).memory
     stored = Stored(model.backend)
     before = tracemalloc.get_traced_memory()[0]

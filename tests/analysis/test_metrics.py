@@ -54,7 +54,11 @@ def told(weights: np.ndarray, seen: np.ndarray, tokens: list[int], special: np.n
 
 
 @settings(deadline=None, max_examples=25)
-@given(seed=st.integers(0, 2**31), n=st.sampled_from([1, 2, 5, 11, 17]), kind=st.sampled_from(["gaps", "causal", "window", "all"]))
+@given(
+    seed=st.integers(0, 2**31),
+    n=st.sampled_from([1, 2, 5, 11, 17]),
+    kind=st.sampled_from(["gaps", "causal", "window", "all"]),
+)
 def test_every_metric_and_baseline_is_the_loop(seed: int, n: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     weights, seen = random_head(rng, n, n)
@@ -66,7 +70,10 @@ def test_every_metric_and_baseline_is_the_loop(seed: int, n: int, kind: str) -> 
         weights = raw / np.maximum(raw.sum(-1, keepdims=True), 1e-30)
     tokens = rng.integers(0, 3, n).tolist()
     special = rng.random(n) < 0.3
-    expected, even = told(weights, seen, tokens, special), told(np.array(oracle.uniform(seen.tolist())), seen, tokens, special)
+    expected, even = (
+        told(weights, seen, tokens, special),
+        told(np.array(oracle.uniform(seen.tolist())), seen, tokens, special),
+    )
     for array in (weights, torch.tensor(weights)):
         found = measure(array, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
         for name in ALL:
@@ -84,7 +91,13 @@ def test_the_oracle_notices_one_moved_weight() -> None:
     moved = weights.copy()
     moved[7] = np.roll(moved[7], 3)
     found = measure(moved, seen, metrics=ALL, tokens=tokens, special=special, punctuation=special[::-1])
-    unmoved = {"entropy", "normalised_entropy", "effective_keys", "confidence", "missing"}  # these do not know positions
+    unmoved = {
+        "entropy",
+        "normalised_entropy",
+        "effective_keys",
+        "confidence",
+        "missing",
+    }  # these do not know positions
     for name in set(ALL) - unmoved - {"confidence_beyond_first", "special", "punctuation", "sink"}:
         if name in ("previous", "self", "next", "band", "duplicate_pattern", "induction_pattern", "previous_pattern"):
             continue
@@ -98,7 +111,15 @@ def test_padded_queries_and_empty_rows_are_left_out() -> None:
     seen[:4, :4] = CAUSAL
     weights[:, 4, 0] = 1.0  # a padded query that attends all the same
     seen[4, 0] = True
-    found = measure(weights, seen, metrics=ALL, queries=[True] * 4 + [False], tokens=[1, 2, 1, 2, 0], special=[0] * 5, punctuation=[0] * 5)
+    found = measure(
+        weights,
+        seen,
+        metrics=ALL,
+        queries=[True] * 4 + [False],
+        tokens=[1, 2, 1, 2, 0],
+        special=[0] * 5,
+        punctuation=[0] * 5,
+    )
     alone = measure(G, CAUSAL, metrics=ALL, tokens=[1, 2, 1, 2], special=[0] * 4, punctuation=[0] * 4)
     for name in ALL:
         np.testing.assert_allclose(found[name].value, [alone[name].value] * 2, atol=1e-12)

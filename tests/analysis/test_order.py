@@ -4,15 +4,15 @@ import numpy as np
 import oracles
 import pytest
 
+from attncli.analysis.matrix_softmax import matrix_softmax_document
 from attncli.analysis.order import order_document, order_of, reversed_order
-from attncli.analysis.whole import matrix_softmax_document
 from attncli.arrays.backend import choose
-from attncli.attention.mask import Causal
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
-from attncli.models.toy import Settings, seeded_model
+from attncli.models.one_layer import Settings, seeded_model
 
 
 def made(position: str = "none", causal: bool = False, dtype: str = "float64") -> Model:
@@ -32,7 +32,8 @@ def test_without_positions_outputs_move_with_their_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "causal"), [("sinusoidal", False), ("learned", False), ("rope", False), ("alibi", False), ("none", True)]
+    ("position", "causal"),
+    [("sinusoidal", False), ("learned", False), ("rope", False), ("alibi", False), ("none", True)],
 )
 def test_positions_and_masks_see_the_order(position: str, causal: bool) -> None:
     model = made(position, causal)
@@ -60,7 +61,9 @@ def test_per_token_belongs_to_the_token() -> None:
     tokens = model.encode("abc")
     document = order_document([model], "abc", tokens, [1, 0, 2])
     outputs = [
-        np.asarray(next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"])
+        np.asarray(
+            next(iter(model.trace([Token(at, text, None, 0, 1) for at, text in enumerate(order)]))).stages["out"]
+        )
         for order in ("abc", "bac")
     ]
     expected = [np.abs(outputs[0][at] - outputs[1][place]).max() for at, place in ((0, 1), (1, 0), (2, 2))]

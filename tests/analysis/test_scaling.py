@@ -32,7 +32,11 @@ def test_scaling_keeps_the_softmax_flat_and_its_gradient_alive() -> None:
 
 
 def test_sizes_are_checked() -> None:
-    for sizes in ({"d_k": 0, "samples": 9, "keys": 2}, {"d_k": 1, "samples": 1, "keys": 2}, {"d_k": 1, "samples": 9, "keys": 0}):
+    for sizes in (
+        {"d_k": 0, "samples": 9, "keys": 2},
+        {"d_k": 1, "samples": 1, "keys": 2},
+        {"d_k": 1, "samples": 9, "keys": 0},
+    ):
         with pytest.raises(UsageError):
             scaling_document(sizes["d_k"], samples=sizes["samples"], keys=sizes["keys"], seed=0)
     with pytest.raises(LimitError):

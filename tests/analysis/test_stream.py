@@ -12,14 +12,14 @@ from attncli.analysis.measure import Tally, measure
 from attncli.analysis.metrics import METRICS
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.rows import About
+from attncli.analysis.row_facts import About
 from attncli.analysis.stream import rows_of_block, stream
 from attncli.analysis.toplinks import TopLinks
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
-from attncli.attention.attend import Rule, attend
-from attncli.attention.mask import AllOf, Causal, Everywhere, Given, Global, Mask, Window
+from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.mask import AllOf, Causal, Everywhere, Given, Global, Mask, Window
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
 RNG = np.random.default_rng(11)
@@ -56,7 +56,9 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None
     told: list[float] = []
     mixed = stream(backend, q, k, v, rule, [tally, links, maps], about=about, rows=rows, progress=told.append)
     np.testing.assert_allclose(backend.numpy(mixed), backend.numpy(dense.mixed), atol=1e-13)
-    expected = measure(weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL, punctuation=SPECIAL[::-1])
+    expected = measure(
+        weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL, punctuation=SPECIAL[::-1]
+    )
     for metric, found in tally.result().items():
         np.testing.assert_allclose(found.value, expected[metric].value, atol=1e-12, err_msg=metric)
         np.testing.assert_allclose(found.baseline, expected[metric].baseline, atol=1e-12, err_msg=metric)
@@ -86,7 +88,9 @@ def test_sinks_take_their_share_of_every_row() -> None:
         dense = attend(backend, q, k, v, rule)
         tally = Tally(HEADS, ("missing", "entropy", "confidence"), About())
         stream(backend, q, k, v, rule, [tally], rows=5)
-        expected = measure(backend.numpy(dense.weights), np.tril(np.ones((N, N), bool)), metrics=("missing", "entropy", "confidence"))
+        expected = measure(
+            backend.numpy(dense.weights), np.tril(np.ones((N, N), bool)), metrics=("missing", "entropy", "confidence")
+        )
         for name, found in tally.result().items():
             np.testing.assert_allclose(found.value, expected[name].value, atol=1e-12)
         assert (tally.result()["missing"].value > 0.001).all()

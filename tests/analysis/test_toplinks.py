@@ -7,9 +7,9 @@ import pytest
 
 from attncli.analysis import toplinks
 from attncli.analysis.exclude import Exclusion
-from attncli.analysis.rows import About, WeightRows
-from attncli.analysis.sight import sight
+from attncli.analysis.row_facts import About, WeightRows
 from attncli.analysis.toplinks import TopLinks
+from attncli.analysis.visible_keys import sight
 from attncli.arrays.numpy_backend import NumpyBackend
 
 HEADS, N, TOP = 3, 13, 7
@@ -28,6 +28,9 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
         found.add(WeightRows(NumpyBackend("float64"), weights[:, i], i, 0, sight(None, i.size, begin, N), About()))
     for head, links in enumerate(found.found()):
         every = [
-            (-weights[head, q, k], q, k) for q in range(N) for k in range(N) if weights[head, q, k] and q != 6 and k not in (4, q, q - 1)
+            (-weights[head, q, k], q, k)
+            for q in range(N)
+            for k in range(N)
+            if weights[head, q, k] and q != 6 and k not in (4, q, q - 1)
         ]
         assert links == [(q, k, -less) for less, q, k in sorted(every)[:TOP]]

@@ -56,7 +56,10 @@ def test_saved_tensors_are_shown_as_the_run_was(tmp_path: Path) -> None:
 def test_a_run_is_compared_by_head_as_the_command_would(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     ask(*COMMANDS["run"], "--json", "--output", str(path))
-    again, was = ask("view", str(path), "--as", "heads", "--json").json, ask("heads", *COMMANDS["run"][1:], "--json").json
+    again, was = (
+        ask("view", str(path), "--as", "heads", "--json").json,
+        ask("heads", *COMMANDS["run"][1:], "--json").json,
+    )
     jsonschema.validate(again, SCHEMAS["attn.heads/1"])
     for left, right in zip(again["heads"], was["heads"], strict=True):
         assert left["top_link"] == pytest.approx(right["top_link"])

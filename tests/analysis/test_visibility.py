@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from attncli.analysis import visibility
 from attncli.analysis.counting import pairs_of
-from attncli.analysis.masks import gallery_document, mask_document, named_bias
+from attncli.analysis.mask import gallery_document, mask_document, named_bias
 from attncli.analysis.visibility import bound, count, mask_part, visible_rows
-from attncli.attention.mask import AllOf, Causal, Given, Mask, Window
-from attncli.attention.mask_spec import FORMS, parse
 from attncli.errors import InputError, LimitError
+from attncli.mechanism.mask import AllOf, Causal, Given, Mask, Window
+from attncli.mechanism.mask_spec import FORMS, parse
 
 SEES = {
     "none": lambda i, j: True,
@@ -111,7 +111,9 @@ def test_the_gallery_has_every_kind() -> None:
     assert [part["form"] for part in document["masks"]] == [form for form, _, _ in FORMS.values()]
 
 
-@pytest.mark.parametrize(("name", "value"), [("alibi", lambda m, d: m * d), ("alibi-symmetric", lambda m, d: -m * abs(d))])
+@pytest.mark.parametrize(
+    ("name", "value"), [("alibi", lambda m, d: m * d), ("alibi-symmetric", lambda m, d: -m * abs(d))]
+)
 def test_alibi_by_distance(name: str, value: object) -> None:
     bias = named_bias(name, 2, 8, 9)
     assert bias.slope == 2.0**-3

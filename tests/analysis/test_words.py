@@ -19,9 +19,17 @@ def tokens(text: str, pieces: list[tuple[str, int, int]], *, special: bool = Fal
 @pytest.mark.parametrize(
     ("text", "pieces", "expected"),
     [
-        ("unbelievable things", [("un", 0, 2), ("##believ", 2, 8), ("##able", 8, 12), ("things", 13, 19)], ["unbelievable", "things"]),
+        (
+            "unbelievable things",
+            [("un", 0, 2), ("##believ", 2, 8), ("##able", 8, 12), ("things", 13, 19)],
+            ["unbelievable", "things"],
+        ),
         # byte-level tokens whose spans begin with the space
-        ("a stranger told", [("a", 0, 1), ("Ġstr", 1, 5), ("anger", 5, 10), ("Ġtold", 10, 15)], ["a", "stranger", "told"]),
+        (
+            "a stranger told",
+            [("a", 0, 1), ("Ġstr", 1, 5), ("anger", 5, 10), ("Ġtold", 10, 15)],
+            ["a", "stranger", "told"],
+        ),
         # SentencePiece spans without the space
         ("ein Haus", [("▁ein", 0, 3), ("▁Ha", 4, 6), ("us", 6, 8)], ["ein", "Haus"]),
         ("didn't, no", [("didn", 0, 4), ("'", 4, 5), ("t", 5, 6), (",", 6, 7), ("no", 8, 10)], ["didn't", ",", "no"]),

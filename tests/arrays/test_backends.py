@@ -45,7 +45,9 @@ def test_arrays_take_the_data_type_of_the_run(kind, dtype):
 
 
 @each
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.int32, np.uint8, bool])
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64, np.int32, np.uint8, bool]
+)
 def test_keep_keeps_the_data_type(kind, dtype):
     values = (X > 0).astype(dtype)
     kept = of(kind).keep(values)

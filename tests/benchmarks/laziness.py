@@ -40,7 +40,10 @@ sys.exit(code)
 
 def shapes(layers: int) -> dict[str, tuple[int, ...]]:
     """Every tensor of the model, as a Llama names them."""
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, WIDTH), "model.norm.weight": (WIDTH,)}
+    found: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (VOCABULARY, WIDTH),
+        "model.norm.weight": (WIDTH,),
+    }
     kv = WIDTH // HEADS * KV_HEADS
     inside = {
         "input_layernorm": (WIDTH,),
@@ -69,7 +72,9 @@ def make(folder: Path, gib: float) -> tuple[int, int]:
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     # one block of numbers, written again and again from shifting places: making them takes longer than writing them
-    numbers = (np.random.default_rng(0).standard_normal(BLOCK // 2 + 4096) * 0.02).astype(ml_dtypes.bfloat16).view(np.uint8)
+    numbers = (
+        (np.random.default_rng(0).standard_normal(BLOCK // 2 + 4096) * 0.02).astype(ml_dtypes.bfloat16).view(np.uint8)
+    )
     wanted = shapes(layers)
     per_shard = -(-len(wanted) // max(1, round(gib / 2)))
     names = list(wanted)
@@ -128,7 +133,9 @@ def attn(folder: Path, limit: int, tokens: int) -> tuple[float, dict[str, int]]:
     ids = " ".join(str(7 + 13 * place) for place in range(tokens))
     options = ["run", "--model", str(folder), "--ids", ids, "--backend", "numpy", "--plain", "--output", os.devnull]
     begun = time.perf_counter()
-    ran = subprocess.run([sys.executable, "-c", RUN, json.dumps([limit, *options])], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps([limit, *options])], capture_output=True, text=True, check=False
+    )
     taken = time.perf_counter() - begun
     if ran.returncode:
         sys.exit(f"the run ended with {ran.returncode}:\n{ran.stderr}")
@@ -150,7 +157,9 @@ def main() -> None:
         files = sorted(folder.glob("*.safetensors"))
         limit = int(asked.limit_gib * 2**30)
         state = "in the page cache" if asked.warm else "dropped from the page cache"
-        print(f"{layers} layers, {size / 2**30:.2f} GiB of bfloat16, {asked.tokens} tokens, limit {limit / 2**30:.2f} GiB, files {state}")
+        print(
+            f"{layers} layers, {size / 2**30:.2f} GiB of bfloat16, {asked.tokens} tokens, limit {limit / 2**30:.2f} GiB, files {state}"
+        )
         print(f"{'':16}{'seconds':>9}{'GB/s':>7}{'peak MB':>9}{'asked/size':>12}{'disk/size':>11}")
         rates, good = [], True
         for _ in range(ROUNDS):
@@ -160,11 +169,15 @@ def main() -> None:
             taken, used = attn(folder, limit, asked.tokens)
             print(f"{'plain read':16}{plain:9.2f}{size / plain / 1e9:7.2f}")
             asked_share, disk_share = used["asked"] / size, used["disk"] / size
-            print(f"{'attn run':16}{taken:9.2f}{size / taken / 1e9:7.2f}{used['peak'] / 1e6:9.0f}{asked_share:12.3f}{disk_share:11.3f}")
+            print(
+                f"{'attn run':16}{taken:9.2f}{size / taken / 1e9:7.2f}{used['peak'] / 1e6:9.0f}{asked_share:12.3f}{disk_share:11.3f}"
+            )
             rates.append(plain / taken)
             good = good and 1 <= asked_share < 1.02
         best, worst = max(rates), min(rates)
-        print(f"of the plain read's rate: {worst:.0%} to {best:.0%}, median {sorted(rates)[len(rates) // 2]:.0%} (wanted: {SHARE:.0%})")
+        print(
+            f"of the plain read's rate: {worst:.0%} to {best:.0%}, median {sorted(rates)[len(rates) // 2]:.0%} (wanted: {SHARE:.0%})"
+        )
     sys.exit(0 if good and sorted(rates)[len(rates) // 2] >= SHARE else 1)
 
 

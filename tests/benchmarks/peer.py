@@ -38,7 +38,11 @@ def run(command: list[str]) -> tuple[float, float, bytes]:
     with tempfile.TemporaryFile() as out:
         begun = time.perf_counter()
         process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+            command,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
         )
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
@@ -49,9 +53,10 @@ def run(command: list[str]) -> tuple[float, float, bytes]:
 
 
 def main(runs: int) -> None:
-    """Time both in turn, then compare their answers: torch, once imported here, would count as their children's memory."""
+    """Time both in turn, then compare their answers: torch, once imported here, would count as their children's
+    memory."""
     from attncli.models.aliases import locate
-    from attncli.models.reference import reference
+    from attncli.models.transformers_reference import reference
 
     folder = str(locate("minilm").folder)
     commands = {

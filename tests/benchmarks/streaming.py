@@ -38,11 +38,11 @@ def streamed(given, mask) -> float:
     from attncli.analysis.measure import Tally
     from attncli.analysis.metrics import METRICS
     from attncli.analysis.pairs import Pairs
-    from attncli.analysis.rows import About
+    from attncli.analysis.row_facts import About
     from attncli.analysis.stream import stream
     from attncli.analysis.toplinks import TopLinks
     from attncli.arrays.torch_backend import TorchBackend
-    from attncli.attention.attend import Rule
+    from attncli.mechanism.attend import Rule
 
     q, k, v, tokens, special = given
     begun = time.perf_counter()
@@ -65,7 +65,7 @@ def fused(given, *, causal: bool) -> float:
 
 def compare_times(count: int = 16_384) -> None:
     """Print medians of alternating runs, and their ratio."""
-    from attncli.attention.mask import Causal, Everywhere
+    from attncli.mechanism.mask import Causal, Everywhere
 
     given = arrays(HEADS, count)
     print(f"{count:,} tokens × {HEADS} heads × width {WIDTH}, {THREADS} threads, median of {RUNS} alternating runs")
@@ -81,7 +81,7 @@ def once(heads: int, count: int, window: int | None) -> None:
     """One streamed run; prints its seconds and the process's peak and starting memory in MiB."""
     import resource
 
-    from attncli.attention.mask import AllOf, Causal, Window
+    from attncli.mechanism.mask import AllOf, Causal, Window
 
     given = arrays(heads, count)
     mask = Causal() if window is None else AllOf((Causal(), Window(window - 1, 0)))
@@ -104,7 +104,9 @@ def compare_memory() -> None:
     print(f"\n{'tokens':>8} {'heads':>5} {'seconds':>8} {'before':>9} {'peak':>9} {'above, per token':>17}   causal")
     for heads, count in ((HEADS, 4096), (HEADS, 8192), (HEADS, 16_384), (HEADS, 32_768), (1, 131_072)):
         seconds, peak, before = apart(heads, count)
-        print(f"{count:8,} {heads:5} {seconds:8.2f} {before:5.0f} MiB {peak:5.0f} MiB {(peak - before) * 1024 / count:13.2f} KiB")
+        print(
+            f"{count:8,} {heads:5} {seconds:8.2f} {before:5.0f} MiB {peak:5.0f} MiB {(peak - before) * 1024 / count:13.2f} KiB"
+        )
 
 
 def compare_windows() -> None:

@@ -58,7 +58,9 @@ def test_one_layer_and_head_can_be_chosen(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", [("run",), ("heads",), ("find", "--from", "w4", "--to", "w5")])
 def test_which_side_reads_the_text_is_said(command: tuple[str, ...], folder: Path) -> None:
-    assert any("the encoder" in said for said in ask(*command, SOURCE, "--model", str(folder), "--json").json["warnings"])
+    assert any(
+        "the encoder" in said for said in ask(*command, SOURCE, "--model", str(folder), "--json").json["warnings"]
+    )
 
 
 def test_the_learned_bias_of_t5_is_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -67,7 +69,9 @@ def test_the_learned_bias_of_t5_is_drawn(tmp_path_factory: pytest.TempPathFactor
     jsonschema.validate(document, SCHEMAS["attn.mask/1"])
     assert (document["bias"]["name"], document["bias"]["buckets"]) == ("t5-buckets", False)
     trace = next(iter(load(str(path), dtype="float64").trace("w1 w2 w3 w4 w5 w6 w7")))
-    assert np.allclose(document["bias"]["before"], np.asarray(trace.stages["biased"] - trace.stages["capped"])[2], atol=1e-6)
+    assert np.allclose(
+        document["bias"]["before"], np.asarray(trace.stages["biased"] - trace.stages["capped"])[2], atol=1e-6
+    )
     assert ask("mask", "--model", str(path), "--head", "3").code == 3
     assert "encoder-decoder" in ask("cost", "--model", str(path), "-n", "9", "--json").json["warnings"][0]
 
@@ -86,7 +90,19 @@ def test_masks_and_costs_by_layer(tmp_path_factory: pytest.TempPathFactory) -> N
 def test_grouped_heads_soft_caps_and_rotation_are_explained(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = _made("gemma2", tmp_path_factory)
     for head in ("0", "5"):
-        question = ("explain", "w1 w2 w3 w4 w5 w6 w7", "--model", str(path), "--layer", "1", "--head", head, "--dtype", "float64", "--json")
+        question = (
+            "explain",
+            "w1 w2 w3 w4 w5 w6 w7",
+            "--model",
+            str(path),
+            "--layer",
+            "1",
+            "--head",
+            head,
+            "--dtype",
+            "float64",
+            "--json",
+        )
         document = ask(*question).json
         jsonschema.validate(document, SCHEMAS["attn.explain/1"])
         assert document["agreement"] < 1e-10

@@ -102,7 +102,10 @@ def test_weight_files_compare(tmp_path: Path) -> None:
     document = ask("compare", TEXT, "--weights", paths[0], "--weights", paths[1], "--json").json
     assert document["differs"] == ["weights"]
     assert ask("compare", *paths, TEXT, "--json").json == document
-    assert ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json["summary"]["max_difference"] == 0
+    assert (
+        ask("compare", TEXT, "--weights", paths[0], "--weights", paths[0], "--json").json["summary"]["max_difference"]
+        == 0
+    )
 
 
 def test_the_screen_can_be_a_picture(tmp_path: Path) -> None:

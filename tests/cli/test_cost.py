@@ -12,7 +12,14 @@ from attncli.render.schema import SCHEMAS
 
 @pytest.mark.parametrize(
     "question",
-    [(), ("-n", "1"), ("-n", "7", "--mask", "window:2,2|global:0"), ("-n", "1000000"), ("-n", "1000000000"), ("--dtype", "bfloat16")],
+    [
+        (),
+        ("-n", "1"),
+        ("-n", "7", "--mask", "window:2,2|global:0"),
+        ("-n", "1000000"),
+        ("-n", "1000000000"),
+        ("--dtype", "bfloat16"),
+    ],
 )
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("cost", *question, "--json").json
@@ -39,7 +46,8 @@ def test_the_crossing_with_a_recurrent_network() -> None:
     screen = ask("cost", "--show", "growth").out
     assert "From n = 513 on" in screen
     full, rnn = (
-        {variant["name"]: variant["multiply_adds"] for variant in ask("cost", "-n", str(n), "--json").json["variants"]} for n in (512, 513)
+        {variant["name"]: variant["multiply_adds"] for variant in ask("cost", "-n", str(n), "--json").json["variants"]}
+        for n in (512, 513)
     )
     assert full["full"] == full["rnn"]
     assert rnn["full"] > rnn["rnn"]

@@ -11,7 +11,14 @@ PAIR = ("the black cat", "le chat noir dort")
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--num-heads", "4"), ("--mask", "causal", "--mask", "padding:1"), ("--position", "rope"), ("--mask", "padding:4")]
+    "options",
+    [
+        (),
+        ("--num-heads", "4"),
+        ("--mask", "causal", "--mask", "padding:1"),
+        ("--position", "rope"),
+        ("--mask", "padding:4"),
+    ],
 )
 def test_json_is_valid_and_screens_fit(options: tuple[str, ...]) -> None:
     document = ask("cross", *PAIR, *options, "--json").json

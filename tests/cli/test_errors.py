@@ -44,14 +44,20 @@ def test_a_file_that_may_not_be_read_is_bad_input_and_no_misuse(
     assert answer.err.startswith("error: cannot read this file: Permission denied")
 
 
-def test_a_file_that_may_be_written_and_not_read_takes_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_be_written_and_not_read_takes_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.json").write_text("")
     monkeypatch.setattr(os, "access", lambda path, mode, **named: mode != os.R_OK)
     assert ask("run", "x", "--json", "--output", str(tmp_path / "a.json")).code == 0
 
 
-@pytest.mark.parametrize("command", [("find", "a b", "--from", "a", "--to", "b"), ("explain", "a b"), ("compare", "a b", "a c")])
-def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_without_them(command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("find", "a b", "--from", "a", "--to", "b"), ("explain", "a b"), ("compare", "a b", "a c")]
+)
+def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_without_them(
+    command: tuple[str, ...],
+) -> None:
     answer = ask(*command, "--scale", "1e39")
     assert (answer.code, answer.out) == (3, "")
     assert "numbers" in answer.err

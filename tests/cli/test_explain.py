@@ -27,7 +27,9 @@ def numbers(line: str) -> list[Decimal]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("options", [("--d-model", "512"), ("--d-model", "7", "--precision", "2"), ("--num-heads", "4", "--head", "2")])
+@pytest.mark.parametrize(
+    "options", [("--d-model", "512"), ("--d-model", "7", "--precision", "2"), ("--num-heads", "4", "--head", "2")]
+)
 def test_the_sums_on_the_screen_add_up(width: int, options: tuple[str, ...]) -> None:
     screen = ask("explain", TEXT, "--query", "on", *options, width=width).out
     unit = Decimal(1).scaleb(-2 if options[-1] == "2" and "--precision" in options else -4)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from asking import ask
 
-from attncli.cli import answer
+from attncli.cli import delivery as answer
 from attncli.cli.output import Environment
 
 MISREAD = [
@@ -103,7 +103,8 @@ def test_verbose_says_what_it_took_on_standard_error_alone() -> None:
         assert quiet.out == loud.out
         assert quiet.err == ""
         assert re.fullmatch(
-            r"[0-9.]+ kB of weights drawn; numpy float32 on cpu; [0-9.]+ [MG]B of memory at the peak; [0-9.]+ s\n", loud.err
+            r"[0-9.]+ kB of weights drawn; numpy float32 on cpu; [0-9.]+ [MG]B of memory at the peak; [0-9.]+ s\n",
+            loud.err,
         )
 
 
@@ -161,7 +162,9 @@ def test_python_forcing_utf8_under_the_c_locale_does_not_hide_the_locale() -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="closes streams with a POSIX shell")
-@pytest.mark.parametrize(("closing", "arguments", "code"), [("<&-", "run", 0), (">&-", "run x", 1), ("2>&-", "run x --query y", 3)])
+@pytest.mark.parametrize(
+    ("closing", "arguments", "code"), [("<&-", "run", 0), (">&-", "run x", 1), ("2>&-", "run x --query y", 3)]
+)
 def test_closed_streams_are_no_surprise(closing: str, arguments: str, code: int) -> None:
     line = f"{sys.executable} -m attncli {arguments} --show header {closing}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
@@ -176,6 +179,8 @@ def test_plain_rows_are_written_as_they_are_made(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(answer, "LINES", 4)
     sizes: list[int] = []
     write = Environment.write
-    monkeypatch.setattr(Environment, "write", lambda self, data: (sizes.append(data.count(b"\n")), write(self, data))[1])
+    monkeypatch.setattr(
+        Environment, "write", lambda self, data: (sizes.append(data.count(b"\n")), write(self, data))[1]
+    )
     assert ask(*question, stdin=b"one two three\nfour five\n").out == whole
     assert (max(sizes), sum(sizes)) == (4, whole.count("\n"))

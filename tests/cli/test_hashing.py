@@ -16,7 +16,7 @@ def run(*options: str) -> dict:
 
 def test_what_runs_is_hash_attention() -> None:
     from attncli.arrays.backend import choose
-    from attncli.attention.reformer import Reformer, hash_attention
+    from attncli.mechanism.reformer import Reformer, hash_attention
 
     document = run("--attention", "reformer:4,2", "--num-heads", "2", "--seed", "3")
     jsonschema.validate(document, SCHEMAS["attn.run/1"])

@@ -65,7 +65,17 @@ def test_rows_that_see_nothing_are_told() -> None:
 def test_t5_without_a_model_shows_bucket_numbers() -> None:
     found = ask("mask", "none", "--bias", "t5", "-n", "9", "--json").json["bias"]
     assert found["buckets"]
-    assert {row["distance"]: row["value"] for row in found["by_distance"]} == {-8: 8, -4: 4, -2: 2, -1: 1, 0: 0, 1: 17, 2: 18, 4: 20, 8: 24}
+    assert {row["distance"]: row["value"] for row in found["by_distance"]} == {
+        -8: 8,
+        -4: 4,
+        -2: 2,
+        -1: 1,
+        0: 0,
+        1: 17,
+        2: 18,
+        4: 20,
+        8: 24,
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,4 +93,9 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
 
 def test_plain_is_one_line_a_mask() -> None:
     rows = [line.split("\t") for line in ask("mask", "causal", "window:2", "-n", "4", "--plain").out.splitlines()]
-    assert [row[:2] for row in rows] == [["spec", "pairs"], ["causal", "10"], ["window:2", "7"], ["causal & window:2", "7"]]
+    assert [row[:2] for row in rows] == [
+        ["spec", "pairs"],
+        ["causal", "10"],
+        ["window:2", "7"],
+        ["causal & window:2", "7"],
+    ]

@@ -26,7 +26,10 @@ def hub() -> Iterator[Hub]:
     config = json.loads(whole["config.json"])
     files = {
         "owner/whole": whole,
-        "owner/quantised": {**whole, "config.json": json.dumps({**config, "quantization_config": {"quant_method": "gptq"}}).encode()},
+        "owner/quantised": {
+            **whole,
+            "config.json": json.dumps({**config, "quantization_config": {"quant_method": "gptq"}}).encode(),
+        },
         "owner/odd": {**whole, "config.json": json.dumps({**config, "hidden_act": "swishy"}).encode()},
     }
     with serving(Hub(files)) as served:
@@ -108,7 +111,9 @@ def test_a_model_is_shown_without_its_weights(hub: Hub, online: dict[str, str]) 
     assert ask(*question, **online).json == document | {"fetched": True, "source": "cache"}
 
 
-def test_quiet_is_silent(hub: Hub, online: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_is_silent(
+    hub: Hub, online: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert ask("run", TEXT, "--model", "owner/whole", "--layer", "0", "--quiet", "--json", **online).err == ""
     assert capsys.readouterr().err == ""

@@ -44,7 +44,12 @@ def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
     found = ask("models", "list", "--json", HF_HUB_CACHE=str(cache)).json
     jsonschema.validate(found, SCHEMAS["attn.models/1"])
     assert "bert" in found["families"]
-    assert {"name": "minilm", "hub": "sentence-transformers/all-MiniLM-L6-v2", "family": "bert", "here": "package"} in found["aliases"]
+    assert {
+        "name": "minilm",
+        "hub": "sentence-transformers/all-MiniLM-L6-v2",
+        "family": "bert",
+        "here": "package",
+    } in found["aliases"]
     told = {model["name"]: (model["family"], model["native"], model["missing"]) for model in found["cached"]}
     assert told == {
         "owner/whole": ("bert", True, []),
@@ -56,7 +61,9 @@ def test_the_list_holds_families_aliases_and_the_cache(cache: Path) -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("options", [(), ("--ascii",)])
 @pytest.mark.parametrize("command", [("models", "list"), ("models", "show", "minilm", "--estimate", TEXT)])
-def test_screens_fit_and_say_the_main_things(cache: Path, command: tuple[str, ...], options: tuple[str, ...], width: int) -> None:
+def test_screens_fit_and_say_the_main_things(
+    cache: Path, command: tuple[str, ...], options: tuple[str, ...], width: int
+) -> None:
     found = ask(*command, *options, width=width, HF_HUB_CACHE=str(cache))
     assert found.code == 0
     assert max(cells(line) for line in found.out.splitlines()) <= width
@@ -87,9 +94,16 @@ def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
 
 
 def test_an_estimate_is_what_a_run_states_and_refuses_from() -> None:
-    for options, asked in (((), ("--show", "links")), (("--layer", "1"), ()), (("--dtype", "float64"), ("--show", "links"))):
+    for options, asked in (
+        ((), ("--show", "links")),
+        (("--layer", "1"), ()),
+        (("--dtype", "float64"), ("--show", "links")),
+    ):
         told = ask("models", "show", "minilm", "--json", "--estimate", TEXT, *options).json["estimate"]["peak_memory"]
-        assert ask("run", TEXT, "--model", "minilm", "--json", *options, *asked).json["resources"]["memory_estimate"] == told
+        assert (
+            ask("run", TEXT, "--model", "minilm", "--json", *options, *asked).json["resources"]["memory_estimate"]
+            == told
+        )
         refused = ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told - 1))
         assert (refused.code, ask("run", TEXT, "--model", "minilm", *options, "--max-memory", str(told)).code) == (5, 0)
 
@@ -99,7 +113,8 @@ def test_a_long_text_is_estimated_by_blocks_of_rows_as_it_would_run(tmp_path: Pa
     folder = make(CASES["t5"], tmp_path)
     shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
     short, long = (
-        ask("models", "show", str(folder), "--json", "--estimate", "-", stdin=b"a " * count).json["estimate"] for count in (1000, 5000)
+        ask("models", "show", str(folder), "--json", "--estimate", "-", stdin=b"a " * count).json["estimate"]
+        for count in (1000, 5000)
     )
     assert short["tokens"] * 4 < long["tokens"]
     assert long["peak_memory"] < 4 * short["peak_memory"]
@@ -118,13 +133,19 @@ def test_plain_has_a_row_per_layer_and_per_model(cache: Path) -> None:
 def test_names_to_be_copied_are_whole(cache: Path) -> None:
     listed = ask("models", "list", HF_HUB_CACHE=str(cache)).out
     assert all(alias.hub in listed for alias in ALIASES.values())
-    folder = "".join(ask("models", "show", "minilm", width=60).out.partition("package\n")[2].partition("family")[0].split())
+    folder = "".join(
+        ask("models", "show", "minilm", width=60).out.partition("package\n")[2].partition("family")[0].split()
+    )
     assert (Path(folder) / "model.safetensors").is_file()
 
 
 def test_an_alias_is_here_only_where_its_own_version_is(cache: Path) -> None:
     def here(name: str) -> str | None:
-        return next(one["here"] for one in ask("models", "list", "--json", HF_HUB_CACHE=str(cache)).json["aliases"] if one["name"] == name)
+        return next(
+            one["here"]
+            for one in ask("models", "list", "--json", HF_HUB_CACHE=str(cache)).json["aliases"]
+            if one["name"] == name
+        )
 
     repository = cache / "models--openai-community--gpt2"
     shutil.copytree(cache / "models--owner--whole", repository)
@@ -164,4 +185,9 @@ def test_an_unknown_family_is_exit_four(tmp_path: Path) -> None:
 
 def test_words_for_ranges_and_sizes() -> None:
     assert [ranges(numbers) for numbers in ([0], [0, 1, 2], [0, 2, 3, 7])] == ["0", "0-2", "0, 2-3, 7"]
-    assert [size_words(size) for size in (12, 1200, 3_400_000, 6_442_450_944)] == ["12 bytes", "1.2 kB", "3.4 MB", "6.4 GB"]
+    assert [size_words(size) for size in (12, 1200, 3_400_000, 6_442_450_944)] == [
+        "12 bytes",
+        "1.2 kB",
+        "3.4 MB",
+        "6.4 GB",
+    ]

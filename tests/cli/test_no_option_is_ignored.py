@@ -21,7 +21,11 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "run": [("run", TEXT, "--num-heads", "2"), ("run", TEXT, "--num-heads", "2", "--json"), ("run",)],
     "heads": [("heads", TEXT), ("heads", TEXT, "--json"), ("heads",)],
     "tokens": [("tokens", TEXT), ("tokens",)],
-    "tensors": [("tensors", CAPTURED, "--mask", "causal", "--color", "always"), ("tensors", CAPTURED, "--json"), ("tensors", CAPTURED)],
+    "tensors": [
+        ("tensors", CAPTURED, "--mask", "causal", "--color", "always"),
+        ("tensors", CAPTURED, "--json"),
+        ("tensors", CAPTURED),
+    ],
     "explain": [("explain", TEXT), ("explain", TEXT, "--json"), ("explain",)],
     "find": [("find", TEXT, "--from", "cat", "--to", "sat"), ("find", TEXT, "--from", "cat", "--to", "sat", "--json")],
     "compare": [("compare", TEXT, "the dog sat"), ("compare", TEXT, "the dog sat", "--json")],
@@ -62,7 +66,10 @@ EXCUSED = {
     "mask head": "of a bias: --position alibi",
     "models show quiet": "notes only what it fetches: test_model_option",
     **dict.fromkeys(
-        (f"{command} quiet" for command in ("compare", "cost", "cross", "find", "mask", "models list", "tensors", "weights show")),
+        (
+            f"{command} quiet"
+            for command in ("compare", "cost", "cross", "find", "mask", "models list", "tensors", "weights show")
+        ),
         "has nothing to note",
     ),
 }
@@ -79,7 +86,9 @@ def offered() -> list[tuple[str, str, str]]:
     found = []
     for name, command in commands():
         for parameter in command.params if name in BASES else ():
-            if parameter.param_type_name == "option" and not {parameter.name, f"{name} {parameter.name}"} & set(EXCUSED):
+            if parameter.param_type_name == "option" and not {parameter.name, f"{name} {parameter.name}"} & set(
+                EXCUSED
+            ):
                 found.append((name, parameter.name, parameter.opts[0]))
     return found
 

@@ -18,14 +18,19 @@ import gc, json, sys
 from attncli.cli import main
 code = main(sys.argv[1:])
 assert gc.get_freeze_count() or "--version" in sys.argv  # nothing is searched for garbage on the way out
-heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "attncli.models.toy")
+heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "attncli.models.one_layer")
 print(json.dumps([code, sorted(name for name in heavy if name in sys.modules)]), file=sys.stderr)
 """
 
 
 def loaded(*arguments: str) -> tuple[int, list[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", LOADED, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     code, names = json.loads(done.stderr.splitlines()[-1])
     return code, names
@@ -40,7 +45,7 @@ def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
 def test_small_jobs_load_neither_torch_nor_rich(command: str) -> None:
     code, names = loaded(command, SENTENCE)
     assert code == 0
-    assert set(names) <= {"numpy", "_hashlib", "attncli.models.toy"}
+    assert set(names) <= {"numpy", "_hashlib", "attncli.models.one_layer"}
 
 
 def test_a_trained_model_loads_no_more_than_it_needs() -> None:
@@ -77,7 +82,9 @@ def test_lines_are_answered_while_the_pipe_is_open() -> None:
 
 def test_ctrl_c_ends_with_130_and_leaves_no_half_written_file(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
-    process = subprocess.Popen(attn("run", "--lines", "--ndjson", "--output", str(target)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        attn("run", "--lines", "--ndjson", "--output", str(target)), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdin is not None
     process.stdin.write(b"one two\n")
     process.stdin.flush()
@@ -96,7 +103,9 @@ def test_a_full_disk_is_an_error() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(attn("run", SENTENCE), stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            attn("run", SENTENCE), stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
     assert done.returncode == 1
     assert "error:" in done.stderr
     assert "Traceback" not in done.stderr
@@ -105,7 +114,12 @@ def test_a_full_disk_is_an_error() -> None:
 def test_a_traceback_only_when_asked_for() -> None:
     quiet = subprocess.run(attn("run", "x", "--query", "y"), capture_output=True, text=True, check=False, timeout=60)
     loud = subprocess.run(
-        attn("run", "x", "--query", "y"), capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "ATTN_DEBUG": "1"}
+        attn("run", "x", "--query", "y"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "ATTN_DEBUG": "1"},
     )
     assert (quiet.returncode, "Traceback" in quiet.stderr) == (3, False)
     assert "Traceback" in loud.stderr

@@ -29,7 +29,9 @@ def test_an_empty_pipe_is_an_error_never_the_sample() -> None:
     assert "error:" in found.err
 
 
-@pytest.mark.parametrize("options", [(), ("--num-heads", "4"), ("--mask", "causal"), ("--query", "it"), ("--stages", "all")])
+@pytest.mark.parametrize(
+    "options", [(), ("--num-heads", "4"), ("--mask", "causal"), ("--query", "it"), ("--stages", "all")]
+)
 def test_json_is_valid_and_its_rows_sum_to_one(options: tuple[str, ...]) -> None:
     document = ask("run", SENTENCE, "--json", *options).json
     jsonschema.validate(document, SCHEMAS["attn.run/1"])
@@ -89,7 +91,9 @@ def test_save_holds_every_stage_and_they_agree_with_the_json(tmp_path: Path) -> 
         document = ask("run", SENTENCE, "--num-heads", "2", "--json", "--save", str(path)).json
         tensors = read_tensors(path, allow_nonfinite=True)
         for head in (0, 1):
-            assert np.array_equal(tensors["layers.0.weights"][head], np.float32(document["layers"][0]["heads"][head]["weights"]))
+            assert np.array_equal(
+                tensors["layers.0.weights"][head], np.float32(document["layers"][0]["heads"][head]["weights"])
+            )
         assert tensors["hidden.0"].shape == (11, 64)
         assert np.allclose(tensors["layers.0.weights"] @ tensors["layers.0.v"], tensors["layers.0.mixed"], atol=1e-5)
 
@@ -103,7 +107,9 @@ def test_a_query_is_a_row_of_the_whole() -> None:
 
 
 def test_stages_of_a_query_are_its_rows_with_all_keys_and_values() -> None:
-    whole, row = (ask("run", SENTENCE, "--json", "--stages", "all", *more).json["layers"][0] for more in ((), ("--query", "it")))
+    whole, row = (
+        ask("run", SENTENCE, "--json", "--stages", "all", *more).json["layers"][0] for more in ((), ("--query", "it"))
+    )
     for kept, cut in ((whole, row), (whole["heads"][0], row["heads"][0])):
         for name, stage in cut["stages"].items():
             assert stage == (kept["stages"][name] if name in ("hidden", "k", "v") else [kept["stages"][name][7]]), name
@@ -151,7 +157,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "says"), BAD)
-def test_bad_input_is_told_in_four_lines_and_stdout_stays_clean(arguments: tuple[str, ...], code: int, says: str) -> None:
+def test_bad_input_is_told_in_four_lines_and_stdout_stays_clean(
+    arguments: tuple[str, ...], code: int, says: str
+) -> None:
     found = ask(*arguments)
     assert (found.code, found.out) == (code, "")
     assert says in found.err
@@ -170,7 +178,9 @@ def test_hostile_text_is_inert(width: int) -> None:
     assert "[bold]" in found.out
 
 
-@pytest.mark.parametrize("text", [SENTENCE, "我 爱 你 计划", "👩‍👩‍👧 e\u0301 שלום عالم", "x" * 3000, " ".join("word" for _ in range(70))])
+@pytest.mark.parametrize(
+    "text", [SENTENCE, "我 爱 你 计划", "👩‍👩‍👧 e\u0301 שלום عالم", "x" * 3000, " ".join("word" for _ in range(70))]
+)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_screens_fit_the_terminal(text: str, width: int) -> None:
     from attncli.render.safe import cells

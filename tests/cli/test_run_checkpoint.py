@@ -1,4 +1,5 @@
-"""`attn run` and `attn find` on a checkpoint of several layers and heads: what is shown, against loops over its own weights."""
+"""`attn run` and `attn find` on a checkpoint of several layers and heads: what is shown, against loops over its own
+weights."""
 
 from __future__ import annotations
 
@@ -127,7 +128,9 @@ def test_merged_words_are_said_to_be_words(folder: str) -> None:
 
 
 def test_a_batch_says_what_it_was_computed_in(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count < 6 else dtype)
+    monkeypatch.setattr(
+        "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count < 6 else dtype
+    )
 
     def told(*lines: str) -> list[str | None]:
         given = ask("run", "--lines", "--batch", "--ndjson", "--model", folder, stdin="\n".join(lines).encode()).out

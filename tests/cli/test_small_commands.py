@@ -52,10 +52,29 @@ def captured(tmp_path: Path) -> Path:
 def test_tensors_exposes_the_core(captured: Path) -> None:
     arrays = np.load(captured)
     expected = attncli.attention(
-        arrays["q"], arrays["k"], arrays["v"], scale=0.3, softcap=2.0, causal=True, offset=3, key_lengths=np.array([9, 4])
+        arrays["q"],
+        arrays["k"],
+        arrays["v"],
+        scale=0.3,
+        softcap=2.0,
+        causal=True,
+        offset=3,
+        key_lengths=np.array([9, 4]),
     )
     found = ask(
-        "tensors", str(captured), "--json", "--scale", "0.3", "--softcap", "2", "--mask", "causal", "--offset", "3", "--key-lengths", "9,4"
+        "tensors",
+        str(captured),
+        "--json",
+        "--scale",
+        "0.3",
+        "--softcap",
+        "2",
+        "--mask",
+        "causal",
+        "--offset",
+        "3",
+        "--key-lengths",
+        "9,4",
     ).json
     jsonschema.validate(found, SCHEMAS["attn.tensors/1"])
     for entry in found["batch"]:
@@ -84,7 +103,11 @@ def test_tensors_of_a_run_with_a_mask_of_its_own_are_said_to_differ(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"k": np.zeros((2, 4, 11, 7))}, "kv_heads"), ({"k": np.zeros((2, 3, 11, 8))}, "8"), ({"v": None}, "no tensor is called v")],
+    [
+        ({"k": np.zeros((2, 4, 11, 7))}, "kv_heads"),
+        ({"k": np.zeros((2, 3, 11, 8))}, "8"),
+        ({"v": None}, "no tensor is called v"),
+    ],
 )
 def test_tensors_that_do_not_fit(captured: Path, change: dict[str, np.ndarray | None], says: str) -> None:
     arrays = {**np.load(captured), **change}

@@ -18,7 +18,9 @@ SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    case = replace(CASES["bart"], config={**CASES["bart"].config, "vocab_size": 320})  # as many as the sample tokenizer has
+    case = replace(
+        CASES["bart"], config={**CASES["bart"].config, "vocab_size": 320}
+    )  # as many as the sample tokenizer has
     made = make(case, tmp_path_factory.mktemp("bart"))
     shutil.copy(SAMPLES / "tokenizer.json", made / "tokenizer.json")
     return made

@@ -17,7 +17,12 @@ LAYOUTS = ("canonical", "torch", "heads", "matrices", "fused")
 
 @pytest.mark.parametrize("ending", [".safetensors", ".npz"])
 @pytest.mark.parametrize(
-    "options", [(), ("--num-heads", "4", "--bias", "--layer-norm"), ("--d-model", "24", "--d-k", "7", "--d-v", "5", "--seed", "9")]
+    "options",
+    [
+        (),
+        ("--num-heads", "4", "--bias", "--layer-norm"),
+        ("--d-model", "24", "--d-k", "7", "--d-v", "5", "--seed", "9"),
+    ],
 )
 def test_what_init_writes_runs_as_the_seeded_weights_do(options: tuple[str, ...], ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"w{ending}"
@@ -48,7 +53,9 @@ def test_a_random_seed_is_told_and_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_gives_the_same_document(layout: str, tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    shown = ask("weights", "init", str(path), "--d-model", "24", "--num-heads", "4", "--bias", "--layout", layout, "--json")
+    shown = ask(
+        "weights", "init", str(path), "--d-model", "24", "--num-heads", "4", "--bias", "--layout", layout, "--json"
+    )
     assert shown.code == 0, shown.err
     canonical = tmp_path / "canonical.npz"
     ask("weights", "init", str(canonical), "--d-model", "24", "--num-heads", "4", "--bias")
@@ -62,7 +69,19 @@ def test_every_layout_gives_the_same_document(layout: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("second", LAYOUTS)
 def test_converting_there_and_back_loses_nothing(first: str, second: str, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.safetensors", "b.npz", "c.safetensors")]
-    ask("weights", "init", str(paths[0]), "--d-model", "12", "--num-heads", "3", "--bias", "--layer-norm", "--layout", first)
+    ask(
+        "weights",
+        "init",
+        str(paths[0]),
+        "--d-model",
+        "12",
+        "--num-heads",
+        "3",
+        "--bias",
+        "--layer-norm",
+        "--layout",
+        first,
+    )
     ask("weights", "convert", str(paths[0]), str(paths[1]), "--layout", second)
     ask("weights", "convert", str(paths[1]), str(paths[2]), "--layout", first)
     before, after = read_tensors(paths[0]), read_tensors(paths[2])
@@ -88,7 +107,10 @@ def test_embeddings_for_a_text_go_along(tmp_path: Path) -> None:
     shown = ask("weights", "init", str(path), "--embedding-for", "on sat on", "--json").json
     assert shown["embedding"] == {"rows": 2, "by": "text"}
     assert json.loads(read_metadata(path)["tokens"]) == ["on", "sat"]
-    assert ask("run", "sat on", "--weights", str(path), "--json").json["layers"] == ask("run", "sat on", "--json").json["layers"]
+    assert (
+        ask("run", "sat on", "--weights", str(path), "--json").json["layers"]
+        == ask("run", "sat on", "--json").json["layers"]
+    )
     converted = tmp_path / "c.npz"
     ask("weights", "convert", str(path), str(converted))
     assert read_metadata(converted) == read_metadata(path)
@@ -142,7 +164,9 @@ def test_hostile_names_and_metadata_are_inert(width: int, tmp_path: Path) -> Non
 
 def test_convert_takes_one_attention_out_of_several(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    write_tensors(path, {f"layers.{at}.{role}_proj.weight": np.eye(4) * (at + 1) for at in (0, 1) for role in "qkv"}, {})
+    write_tensors(
+        path, {f"layers.{at}.{role}_proj.weight": np.eye(4) * (at + 1) for at in (0, 1) for role in "qkv"}, {}
+    )
     refused = ask("run", "x", "--weights", str(path))
     assert refused.code == 3
     assert "--prefix layers.0." in refused.err
@@ -180,7 +204,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "says"), BAD)
-def test_bad_questions(arguments: tuple[str, ...], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_questions(
+    arguments: tuple[str, ...], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = ask("weights", *arguments)
     assert (found.code, found.out) == (code, "")

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SKIPPED = {".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "build", "dist"}
+SKIPPED = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".hypothesis",
+    "build",
+    "dist",
+}
 
 
 def files() -> list[Path]:
@@ -33,20 +43,26 @@ def texts() -> dict[str, str]:
 
 def test_the_top_level():
     allowed = {"attncli", "tests", "sample_inputs", "README.md", "LICENSE", "pyproject.toml"}
-    assert {path.relative_to(ROOT).parts[0] for path in files() if not path.relative_to(ROOT).parts[0].startswith(".")} <= allowed
+    assert {
+        path.relative_to(ROOT).parts[0] for path in files() if not path.relative_to(ROOT).parts[0].startswith(".")
+    } <= allowed
 
 
 def test_every_sample_input_is_used():
     everything = texts()
     users = "\n".join(
-        text for name, text in everything.items() if name == "README.md" or (name.startswith("tests/") and "house" not in name)
+        text
+        for name, text in everything.items()
+        if name == "README.md" or (name.startswith("tests/") and "house" not in name)
     )
     for path in sorted((ROOT / "sample_inputs").iterdir()):
         assert path.name in users, f"sample_inputs/{path.name} is used by neither the README nor a test"
 
 
 def test_nothing_names_the_machine_it_was_written_on():
-    places = re.compile(r"/wor" r"k/(main|shared)|/tmp/ven" r"v|/tmp/bri" r"ef|/home/(?!user|me|you|nobody)\w|/Users/(?!me|you)\w")
+    places = re.compile(
+        r"/wor" r"k/(main|shared)|/tmp/ven" r"v|/tmp/bri" r"ef|/home/(?!user|me|you|nobody)\w|/Users/(?!me|you)\w"
+    )
     for name, text in texts().items():
         found = places.search(text)
         assert not found, f"{name} says {found[0] if found else ''}"

@@ -18,14 +18,18 @@ from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs.archive import DEFLATE_RATIO, METADATA_MEMBER, open_archive, write_npz
 from attncli.inputs.dtypes import NATIVE
 
-NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=7).filter(lambda name: not name.endswith(".npy"))
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=7).filter(
+    lambda name: not name.endswith(".npy")
+)
 
 
 def read(raw, limit=2**20):
     with open_archive(io.BytesIO(raw), "f", limit) as archive:
         headers = {name: archive.header(name) for name in archive.names}
         arrays = {name: archive.array(name) for name in archive.names}
-        assert all((headers[name].dtype, headers[name].shape) == (array.dtype, array.shape) for name, array in arrays.items())
+        assert all(
+            (headers[name].dtype, headers[name].shape) == (array.dtype, array.shape) for name, array in arrays.items()
+        )
         return arrays, archive.metadata()
 
 
@@ -59,7 +63,9 @@ def described(descr="'<f4'", shape="(2,)", order="False"):
     arrays=st.dictionaries(
         st.text("abcxyz_", min_size=1, max_size=5).filter(lambda name: name != "file"),
         st.sampled_from(sorted(NATIVE)).flatmap(
-            lambda dtype: hnp.arrays(np.dtype(dtype).newbyteorder(">"), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+            lambda dtype: hnp.arrays(
+                np.dtype(dtype).newbyteorder(">"), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+            )
         ),
         max_size=3,
     )

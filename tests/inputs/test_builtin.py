@@ -12,11 +12,20 @@ ALL = [WordTokenizer(), WhitespaceTokenizer(), CharTokenizer(), ByteTokenizer()]
 
 
 def test_word_tokens_have_spans_and_no_ids():
-    assert WordTokenizer().encode("Hi, it's") == [Token(0, "Hi", None, 0, 2), Token(1, ",", None, 2, 3), Token(2, "it's", None, 4, 8)]
+    assert WordTokenizer().encode("Hi, it's") == [
+        Token(0, "Hi", None, 0, 2),
+        Token(1, ",", None, 2, 3),
+        Token(2, "it's", None, 4, 8),
+    ]
 
 
 def test_whitespace_splits_at_spaces_only():
-    assert [token.text for token in WhitespaceTokenizer().encode(" 今天 我\u3000的-x.  y\n")] == ["今天", "我", "的-x.", "y"]
+    assert [token.text for token in WhitespaceTokenizer().encode(" 今天 我\u3000的-x.  y\n")] == [
+        "今天",
+        "我",
+        "的-x.",
+        "y",
+    ]
 
 
 def test_char_ids_are_code_points_of_single_ones():
@@ -64,7 +73,10 @@ def test_bytes_and_code_points_give_the_text_back(text):
 
 
 def test_ids_to_tokens():
-    assert ByteTokenizer().ids_to_tokens([104, 255]) == [Token(0, "h", 104, None, None), Token(1, "<0xFF>", 255, None, None)]
+    assert ByteTokenizer().ids_to_tokens([104, 255]) == [
+        Token(0, "h", 104, None, None),
+        Token(1, "<0xFF>", 255, None, None),
+    ]
     with pytest.raises(InputError, match="256 is not a byte"):
         ByteTokenizer().ids_to_tokens([256])
     with pytest.raises(InputError, match="code point"):

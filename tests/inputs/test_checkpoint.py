@@ -28,7 +28,13 @@ TENSORS = {
 }
 
 
-def make(folder: Path, shards: dict[str, dict[str, np.ndarray]], *, config: object = None, index: dict[str, str] | None = None) -> Path:
+def make(
+    folder: Path,
+    shards: dict[str, dict[str, np.ndarray]],
+    *,
+    config: object = None,
+    index: dict[str, str] | None = None,
+) -> Path:
     """A checkpoint folder; an index is written where there are several shards or one is given."""
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config or {"model_type": "toy"}))
@@ -49,7 +55,9 @@ def single(tmp_path: Path) -> Path:
 def sharded(tmp_path: Path) -> Path:
     names = list(TENSORS)
     first, second = ({name: TENSORS[name] for name in part} for part in (names[:3], names[3:]))
-    return make(tmp_path / "two", {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second})
+    return make(
+        tmp_path / "two", {"model-00001-of-00002.safetensors": first, "model-00002-of-00002.safetensors": second}
+    )
 
 
 @pytest.mark.parametrize("layout", ["single", "sharded"])
@@ -91,7 +99,9 @@ def test_rows_are_numpys(tmp_path_factory: pytest.TempPathFactory, rows: list[in
         make(folder, {"model.safetensors": TENSORS})
     with Checkpoint.open(folder) as found:
         assert found.read_rows("brain", rows).tobytes() == TENSORS["brain"][rows].tobytes()
-        assert found.read_rows("brain", rows, "float32").tobytes() == TENSORS["brain"][rows].astype(np.float32).tobytes()
+        assert (
+            found.read_rows("brain", rows, "float32").tobytes() == TENSORS["brain"][rows].astype(np.float32).tobytes()
+        )
 
 
 def test_names_come_in_file_order(sharded: Path) -> None:
@@ -149,10 +159,15 @@ def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             assert found.bytes_read - before == sum(big[name].nbytes for name in asked)
 
 
-def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "WORTH_A_THREAD", 1)
     for change, ahead in ((_shrink, False), (_shrink, True), (_rewrite, False)):
-        folder = make(tmp_path / "x", {"model.safetensors": {"a": np.zeros((3, 2**21), np.float32), "b": np.zeros(2**22, np.float32)}})
+        folder = make(
+            tmp_path / "x",
+            {"model.safetensors": {"a": np.zeros((3, 2**21), np.float32), "b": np.zeros(2**22, np.float32)}},
+        )
         found = Checkpoint.open(folder)
         found.read_rows("a", [0])
         change(folder / "model.safetensors")

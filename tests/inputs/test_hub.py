@@ -17,7 +17,7 @@ from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_ba
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
-from attncli.inputs.fetch import WHOLE, Fetch, Parts
+from attncli.inputs.fetching import WHOLE, Fetch, Parts
 from attncli.inputs.hub import Resolved, resolve
 from attncli.inputs.hub_cache import all_cached
 
@@ -28,7 +28,12 @@ OTHER = safetensors.numpy.save({"b": np.arange(3, dtype=np.float32)})
 MANY = {f"a tensor with a long name, number {at}": np.full((1000,), at, np.float32) for at in range(1500)}
 """Their header is longer than what is asked for at first."""
 SMALL = {"config.json": b'{"model_type": "toy"}', "tokenizer.json": b"{}"}
-UNWANTED = {"tokenizer_config.json": b"{ }", "pytorch_model.bin": b"pickle", "README.md": b"hello", "onnx/model.onnx": b"x"}
+UNWANTED = {
+    "tokenizer_config.json": b"{ }",
+    "pytorch_model.bin": b"pickle",
+    "README.md": b"hello",
+    "onnx/model.onnx": b"x",
+}
 INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}).encode()
 
 
@@ -56,7 +61,9 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def find(hub: Hub, tmp_path: Path) -> Resolver:
     def found(name: str, fetch: Fetch = WHOLE, **variables: str) -> Resolved:
-        return resolve(name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables}, fetch=fetch)
+        return resolve(
+            name, variables={"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.endpoint, **variables}, fetch=fetch
+        )
 
     return found
 
@@ -230,7 +237,9 @@ def test_what_goes_wrong_after_the_hub_was_reached(
         )
 
 
-@pytest.mark.parametrize(("note", "terminal", "bars"), [(print, True, True), (print, False, False), (None, True, False)])
+@pytest.mark.parametrize(
+    ("note", "terminal", "bars"), [(print, True, True), (print, False, False), (None, True, False)]
+)
 def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
     find: Resolver, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None] | None, terminal: bool, bars: bool
 ) -> None:
@@ -249,7 +258,9 @@ def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
     assert not are_progress_bars_disabled()
 
 
-def test_a_folder_comes_before_the_hub(find: Resolver, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_comes_before_the_hub(
+    find: Resolver, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner" / "single").mkdir(parents=True)
     assert find("owner/single").source == "folder"
@@ -275,5 +286,8 @@ def test_everything_cached_is_listed(find: Resolver, tmp_path: Path) -> None:
     find("owner/single")
     (tmp_path / "home" / "hub" / "models--evil--..--x" / "snapshots" / COMMIT).mkdir(parents=True)
     listed = list(all_cached(tmp_path / "home" / "hub"))
-    assert [(one.name, one.commit, one.missing) for one in listed] == [("owner/sharded", COMMIT, ()), ("owner/single", COMMIT, ())]
+    assert [(one.name, one.commit, one.missing) for one in listed] == [
+        ("owner/sharded", COMMIT, ()),
+        ("owner/single", COMMIT, ()),
+    ]
     assert list(all_cached(tmp_path / "nowhere")) == []

@@ -25,7 +25,9 @@ def test_who_forbids_the_network() -> None:
     assert not is_offline({})
 
 
-@pytest.mark.parametrize("text", ["gpt2", "openai-community/gpt2", "a/b@main", "a/b@refs/pr/1", "Qwen/Qwen3-0.6B", "_x"])
+@pytest.mark.parametrize(
+    "text", ["gpt2", "openai-community/gpt2", "a/b@main", "a/b@refs/pr/1", "Qwen/Qwen3-0.6B", "_x"]
+)
 def test_ids_that_can_be(text: str) -> None:
     found = HubId.parse(text)
     assert found is not None

@@ -24,7 +24,9 @@ def wrote(folder, name, content):
 @settings(deadline=None, max_examples=30)
 @given(
     values=hnp.arrays(
-        np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.floats(allow_nan=False, allow_infinity=False)
+        np.float64,
+        hnp.array_shapes(min_dims=2, max_dims=2, max_side=5),
+        elements=st.floats(allow_nan=False, allow_infinity=False),
     ),
     kind=st.sampled_from([".npy", ".npz", ".json", ".csv", ".tsv"]),
 )
@@ -63,7 +65,9 @@ def test_every_kind_gives_the_numbers_back(tmp_path_factory, values, kind):
 def test_text_formats(tmp_path, name, content, expected):
     found = read_matrix(wrote(tmp_path, name, content), "mask")
     assert found.tolist() == expected
-    assert found.dtype == (np.bool_ if expected[0][0] in (True, False) and isinstance(expected[0][0], bool) else np.float64)
+    assert found.dtype == (
+        np.bool_ if expected[0][0] in (True, False) and isinstance(expected[0][0], bool) else np.float64
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def entry(dtype="F32", shape=(2,), start=0, end=8):
 @given(
     st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=9).filter(lambda name: name != "__metadata__"),
-        NUMBERS.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))),
+        NUMBERS.flatmap(
+            lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+        ),
         max_size=4,
     ),
     st.dictionaries(
@@ -73,10 +75,16 @@ def test_bfloat16():
 
 
 def test_files_of_the_library_are_read():
-    tensors = {"b": np.arange(6, dtype=np.float16).reshape(2, 3), "a": np.array(3, np.int64), "c": np.zeros((0, 5), np.float32)}
+    tensors = {
+        "b": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "a": np.array(3, np.int64),
+        "c": np.zeros((0, 5), np.float32),
+    }
     found, metadata = read(safetensors.numpy.save(tensors, metadata={"format": "pt"}))
     assert metadata == {"format": "pt"}
-    assert all(np.array_equal(found[name], array) and found[name].shape == array.shape for name, array in tensors.items())
+    assert all(
+        np.array_equal(found[name], array) and found[name].shape == array.shape for name, array in tensors.items()
+    )
 
 
 def test_the_same_content_gives_the_same_bytes():
@@ -93,7 +101,9 @@ def test_other_byte_orders_and_layouts_are_written_right():
 
 
 def test_every_tensor_is_aligned_to_its_own_size():
-    raw = written({"a": np.zeros(3, np.int8), "b": np.zeros(5), "c": np.zeros(3, np.float16), "d": np.zeros(1, np.float32)})
+    raw = written(
+        {"a": np.zeros(3, np.int8), "b": np.zeros(5), "c": np.zeros(3, np.float16), "d": np.zeros(1, np.float32)}
+    )
     for entry in read_header(io.BytesIO(raw), len(raw), "f").entries.values():
         assert entry.start % np.dtype(entry.dtype_name).itemsize == 0
 

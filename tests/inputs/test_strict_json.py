@@ -26,7 +26,9 @@ def test_what_is_no_strict_object_is_refused(raw: bytes, says: str) -> None:
         parsed_object(raw, "where", "what")
 
 
-@pytest.mark.parametrize("raw", [b'{"a": [%s 1]}' % (b"[]," * MOST), b'{"a": [%s 1]}' % (b"9," * MOST), b"{%s}" % (b'"":1,' * MOST)])
+@pytest.mark.parametrize(
+    "raw", [b'{"a": [%s 1]}' % (b"[]," * MOST), b'{"a": [%s 1]}' % (b"9," * MOST), b"{%s}" % (b'"":1,' * MOST)]
+)
 def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memory(raw: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(raw)
     with pytest.raises(LimitError, match="names and values"):

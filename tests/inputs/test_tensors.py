@@ -12,7 +12,14 @@ from hypothesis.extra import numpy as hnp
 
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError, UsageError
 from attncli.inputs.dtypes import NATIVE
-from attncli.inputs.tensors import TensorInfo, check_writable_format, read_metadata, read_tensors, tensor_index, write_tensors
+from attncli.inputs.tensors import (
+    TensorInfo,
+    check_writable_format,
+    read_metadata,
+    read_tensors,
+    tensor_index,
+    write_tensors,
+)
 
 TENSORS = {
     "q.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -35,9 +42,13 @@ def test_round_trip(tmp_path, kind):
     write_tensors(path, TENSORS, {"schema": "attn.run/1"})
     found = read_tensors(path)
     assert set(found) == set(TENSORS)
-    assert all(found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in TENSORS.items())
+    assert all(
+        found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in TENSORS.items()
+    )
     assert read_metadata(path) == {"schema": "attn.run/1"}
-    assert sorted(tensor_index(path)) == sorted(TensorInfo(name, array.dtype.name, array.shape) for name, array in TENSORS.items())
+    assert sorted(tensor_index(path)) == sorted(
+        TensorInfo(name, array.dtype.name, array.shape) for name, array in TENSORS.items()
+    )
     before = path.read_bytes()
     write_tensors(path, dict(reversed(TENSORS.items())), {"schema": "attn.run/1"})
     assert path.read_bytes() == before
@@ -106,7 +117,10 @@ def test_torch_files_that_are_compressed(tmp_path):
     import torch
 
     torch_file(tmp_path / "plain.pt", {"x": torch.zeros(10**5)})
-    with zipfile.ZipFile(tmp_path / "plain.pt") as plain, zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(tmp_path / "plain.pt") as plain,
+        zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in plain.namelist():
             packed.writestr(name, plain.read(name))
     with pytest.raises(InputError, match="compressed"):
@@ -231,7 +245,9 @@ def test_the_limit(tmp_path, kind):
 def test_the_index_of_a_large_file_reads_its_header_alone(tmp_path):
     path = tmp_path / "big.safetensors"
     write_tensors(path, {"x": np.zeros(2, np.float64)}, {})
-    raw = path.read_bytes().replace(b'"shape":[2],"data_offsets":[0,16]', b'"shape":[1000000000000],"data_offsets":[0,8000000000000]')
+    raw = path.read_bytes().replace(
+        b'"shape":[2],"data_offsets":[0,16]', b'"shape":[1000000000000],"data_offsets":[0,8000000000000]'
+    )
     header = raw[8:-16].rstrip()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     try:

@@ -24,7 +24,11 @@ class Untouchable(io.RawIOBase):
 
 def read(argument=None, *, file=None, lines=False, ids=None, stdin=None, terminal=False, sample=None, **limits):
     stream = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
-    return list(read_texts(argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample, **limits))
+    return list(
+        read_texts(
+            argument, file=file, lines=lines, ids=ids, stdin=stream, stdin_is_terminal=terminal, sample=sample, **limits
+        )
+    )
 
 
 def test_the_sample_is_the_sentence_of_the_interface():
@@ -91,7 +95,9 @@ def test_without_lines_a_file_is_one_text(tmp_path):
 
 def test_lines_stream_as_they_come():
     reader, writer = os.pipe()
-    texts = read_texts(None, file=None, lines=True, ids=None, stdin=os.fdopen(reader, "rb"), stdin_is_terminal=False, sample=None)
+    texts = read_texts(
+        None, file=None, lines=True, ids=None, stdin=os.fdopen(reader, "rb"), stdin_is_terminal=False, sample=None
+    )
     with os.fdopen(writer, "wb", buffering=0) as out:
         out.write(b"first\n")
         assert next(texts).text == "first"  # the pipe is still open
@@ -131,7 +137,9 @@ def test_surrogates_are_no_utf8_in_a_file_but_data_in_an_argument():
 
 
 def test_control_characters_are_data():
-    assert read(stdin=b"a\0b\x1b[31m\x9b".replace(b"\x9b", "\x9b".encode())) == [Text("a\0b\x1b[31m\x9b", "standard input")]
+    assert read(stdin=b"a\0b\x1b[31m\x9b".replace(b"\x9b", "\x9b".encode())) == [
+        Text("a\0b\x1b[31m\x9b", "standard input")
+    ]
 
 
 def test_a_text_above_the_limit_is_refused_before_it_fills_the_memory():
@@ -151,7 +159,9 @@ def test_files_that_cannot_be_read(tmp_path, make):
     assert str(path) == caught.value.where
 
 
-@pytest.mark.parametrize(("ids", "expected"), [("1 5 7", (1, 5, 7)), ("1,5, 7", (1, 5, 7)), (" 0\n", (0,)), ("2147483647", (2**31 - 1,))])
+@pytest.mark.parametrize(
+    ("ids", "expected"), [("1 5 7", (1, 5, 7)), ("1,5, 7", (1, 5, 7)), (" 0\n", (0,)), ("2147483647", (2**31 - 1,))]
+)
 def test_ids(ids, expected):
     assert parse_ids(ids) == expected
 
@@ -163,7 +173,11 @@ def test_what_is_no_id(ids):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda t: t.strip("\ufeff \n\r").strip()))
+@given(
+    st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+        lambda t: t.strip("\ufeff \n\r").strip()
+    )
+)
 def test_a_pipe_gives_back_what_went_in(text):
     (found,) = read(stdin=text.encode())
     assert found.text == text.removeprefix("\ufeff").rstrip("\r\n")

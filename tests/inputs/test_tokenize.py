@@ -15,7 +15,9 @@ def test_by_name(name):
     assert find_token(tokenizer(name).encode("a"), "a").index == 0
 
 
-@pytest.mark.parametrize(("wrong", "hint"), [("words", "word"), ("Byte", "byte"), ("whitespce", "whitespace"), ("bpe", ""), ("", "")])
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [("words", "word"), ("Byte", "byte"), ("whitespce", "whitespace"), ("bpe", ""), ("", "")]
+)
 def test_unknown_names(wrong, hint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="unknown tokenizer") as caught:

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from attncli.errors import InputError
-from attncli.inputs.pieces import from_tokenizers, read_tokenizer
+from attncli.inputs.vocabulary_tokenizer import from_tokenizers, read_tokenizer
 
 
 def state() -> dict[str, Any]:
@@ -59,7 +59,9 @@ def charsmap(size: int, texts: bytes) -> str:
 def test_a_table_that_claims_gigabytes_is_refused_before_the_library_makes_room(spelled: str, tmp_path: Path) -> None:
     normalizer = {"type": "Precompiled", "precompiled_charsmap": charsmap(2**32 - 1, b"x\0")}
     raw = json.dumps(state() | {"normalizer": normalizer})
-    (tmp_path / "tokenizer.json").write_text(raw.replace("precompiled_charsmap", spelled.replace("%s", "precompiled_charsmap")))
+    (tmp_path / "tokenizer.json").write_text(
+        raw.replace("precompiled_charsmap", spelled.replace("%s", "precompiled_charsmap"))
+    )
     with pytest.raises(InputError, match="a table of 4,294,967,295 bytes"):
         read_tokenizer(tmp_path)
 
@@ -81,10 +83,14 @@ def test_nothing_is_left_to_chance() -> None:
 
 
 def test_what_is_told_after_the_clock_ran_out_reaches_standard_error(tmp_path: Path) -> None:
-    slow = state() | {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}}
+    slow = state() | {
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
+    }
     (tmp_path / "tokenizer.json").write_text(json.dumps(slow))
-    program = "import sys; from attncli.inputs import pieces; pieces.SECONDS = 0.2; from attncli.cli import main; sys.exit(main())"
+    program = "import sys; from attncli.inputs import vocabulary_tokenizer as pieces; pieces.SECONDS = 0.2; from attncli.cli import main; sys.exit(main())"
     arguments = ["tokens", ("a" * 19 + " ") * 500, "--tokenizer", str(tmp_path)]
-    found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (found.returncode, found.stdout) == (5, "")
     assert "error: this tokenizer took more than" in found.stderr

@@ -1,4 +1,5 @@
-"""The examples of the five teaching texts, each asked of the command line and checked against loops or known figures."""
+"""The examples of the five teaching texts, each asked of the command line and checked against loops or known
+figures."""
 
 import json
 import math
@@ -22,7 +23,8 @@ def shapes(document: dict) -> dict[str, list[int]]:
 
 
 def test_1_sizes_of_the_texts() -> None:
-    """d_model 512, d_k = d_v = 64, ten tokens in a batch of two give [2, 10, 64]; four tokens with 512 × 512 give [4, 512]."""
+    """d_model 512, d_k = d_v = 64, ten tokens in a batch of two give [2, 10, 64]; four tokens with 512 × 512 give [4,
+    512]."""
     lines = b"a b c d e f g h i j\nk l m n o p q r s t\n"
     answer = ask("run", "--lines", "--ndjson", "--d-model", "512", "--d-k", "64", "--d-v", "64", stdin=lines)
     documents = [json.loads(line) for line in answer.out.splitlines()]
@@ -33,13 +35,25 @@ def test_1_sizes_of_the_texts() -> None:
 
 def test_1_key_and_value_widths_may_differ() -> None:
     found = shapes(stages(HUMPTY, "--d-model", "23", "--d-k", "7", "--d-v", "5"))
-    assert (found["hidden"], found["q"], found["k"], found["v"], found["out"]) == ([4, 23], [1, 4, 7], [1, 4, 7], [1, 4, 5], [4, 5])
+    assert (found["hidden"], found["q"], found["k"], found["v"], found["out"]) == (
+        [4, 23],
+        [1, 4, 7],
+        [1, 4, 7],
+        [1, 4, 5],
+        [4, 5],
+    )
 
 
 def test_2_five_steps_with_formula_axes_and_shape() -> None:
     document = stages(HUMPTY, "--mask", "causal")
     named = {row["step"]: row for row in document["shapes"]}
-    for step, formula in (("raw", "Q·Kᵀ"), ("scaled", "scale"), ("masked", "−∞"), ("weights", "softmax"), ("mixed", "A·V")):
+    for step, formula in (
+        ("raw", "Q·Kᵀ"),
+        ("scaled", "scale"),
+        ("masked", "−∞"),
+        ("weights", "softmax"),
+        ("mixed", "A·V"),
+    ):
         assert formula in named[step]["formula"]
         assert len(named[step]["axes"]) == len(named[step]["shape"])
     (head,) = document["layers"][0]["heads"]
@@ -75,7 +89,8 @@ def test_3_one_token_written_out_agrees_with_the_matrices() -> None:
     assert np.allclose(document["matrices"]["output"][3], steps["output"]["output"])
     assert np.allclose(document["matrices"]["weights"][3], weights)
     assert np.allclose(
-        ask("run", HUMPTY, "--d-model", "512", "--dtype", "float64", "--json").json["layers"][0]["output"][3], steps["output"]["output"]
+        ask("run", HUMPTY, "--d-model", "512", "--dtype", "float64", "--json").json["layers"][0]["output"][3],
+        steps["output"]["output"],
     )
 
 
@@ -94,7 +109,9 @@ def test_5_softmax_by_hand() -> None:
     screen = ask("explain", "softmax", "2.0", "1.0", "0.1", "--precision", "3").out
     assert re.findall(r"0\.\d{3}$", screen, re.MULTILINE)[:3] == ["0.659", "0.242", "0.099"]
     document = ask("explain", "softmax", "2.0", "1.0", "0.1", "--json").json
-    assert document["weights"] == pytest.approx([math.exp(x) / sum(map(math.exp, (2.0, 1.0, 0.1))) for x in (2.0, 1.0, 0.1)])
+    assert document["weights"] == pytest.approx(
+        [math.exp(x) / sum(map(math.exp, (2.0, 1.0, 0.1))) for x in (2.0, 1.0, 0.1)]
+    )
     assert [round(weight, 3) for weight in document["weights"]] == [0.659, 0.242, 0.099]
 
 
@@ -183,7 +200,8 @@ def test_16_a_thousand_tokens_are_a_million_pairs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--mask", "window:3"), ("--mask", "causal"), ("--mask", "lsh:4"), ("--attention", "reformer:8")]
+    ("option", "value"),
+    [("--mask", "window:3"), ("--mask", "causal"), ("--mask", "lsh:4"), ("--attention", "reformer:8")],
 )
 def test_17_sparse_variants_run_are_drawn_and_compared(option: str, value: str) -> None:
     document = ask("run", STREET, option, value, "--json").json
@@ -201,7 +219,11 @@ def test_17_sparse_variants_run_are_drawn_and_compared(option: str, value: str) 
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("我昨天去超市，买了牛奶和面包，今天发现面包过期了", 24), ("她吃苹果，他吃香蕉", 9), ("Ella come manzanas, él come plátanos", 7)],
+    [
+        ("我昨天去超市，买了牛奶和面包，今天发现面包过期了", 24),
+        ("她吃苹果，他吃香蕉", 9),
+        ("Ella come manzanas, él come plátanos", 7),
+    ],
 )
 def test_18_clauses_in_every_script(text: str, count: int) -> None:
     tokenizer = "word" if text.isascii() or text[0] == "E" else "char"

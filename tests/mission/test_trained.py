@@ -1,4 +1,5 @@
-"""What only a trained model can show: `it` looks at `animal`. Source of the model: all-MiniLM-L6-v2, from the extra `minilm`."""
+"""What only a trained model can show: `it` looks at `animal`. Source of the model: all-MiniLM-L6-v2, from the extra
+`minilm`."""
 
 import pytest
 from asking import ask
@@ -34,12 +35,16 @@ def test_a_checkpoints_mask_cost_and_comparison() -> None:
     assert (mask["masks"][0]["pairs"], len(mask["layers"])) == (81, 6)
     cost = ask("cost", "-n", "128", "--model", "minilm", "--json").json
     assert cost["total"]["multiply_adds"] == 6 * 12 * 128 * 128 * 64
-    compared = ask("compare", STREET, "--model", "minilm", "--layer", "5", "--mask", "none", "--mask", "window:3,3", "--json").json
+    compared = ask(
+        "compare", STREET, "--model", "minilm", "--layer", "5", "--mask", "none", "--mask", "window:3,3", "--json"
+    ).json
     head = compared["heads"][11]
     assert head["max_difference"]["value"] < 0
     assert 0 < head["kept"] < 1
 
 
 def test_order_matters_to_a_trained_model() -> None:
-    (row,) = ask("explain", "order", "the dog bit the man", "the man bit the dog", "--model", "minilm", "--json").json["rows"]
+    (row,) = ask("explain", "order", "the dog bit the man", "the man bit the dog", "--model", "minilm", "--json").json[
+        "rows"
+    ]
     assert not row["equal"]

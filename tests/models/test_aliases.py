@@ -10,7 +10,7 @@ from hub_server import COMMIT, Hub, serving
 
 from attncli.errors import InputError
 from attncli.inputs import digests
-from attncli.inputs.fetch import Fetch
+from attncli.inputs.fetching import Fetch
 from attncli.inputs.hub_cache import HubId
 from attncli.models import aliases
 from attncli.models.aliases import ALIASES, MINILM, Alias, locate, package_folder
@@ -41,7 +41,9 @@ def test_finding_minilm_imports_neither_the_package_nor_anything_heavy(variables
     assert ran.stdout.strip() == "[]"
 
 
-def test_a_changed_file_is_refused_whatever_the_source(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_refused_whatever_the_source(
+    tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "package" / "model"
     folder.mkdir(parents=True)
     for name, content in SMALL.items():
@@ -60,18 +62,26 @@ def test_a_changed_file_is_refused_whatever_the_source(tmp_path: Path, variables
 def test_without_the_package_minilm_comes_from_the_hub_then_from_its_cache(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)})
+    monkeypatch.setattr(
+        aliases, "ALIASES", {"minilm": Alias(MINILM.hub, "bert", package="not_installed_here", digests=GOOD)}
+    )
     with pytest.raises(InputError, match="HF_HUB_OFFLINE"):
         locate("minilm", variables=variables)
     said: list[str] = []
     with serving(Hub({MINILM.hub: SMALL})) as hub:
-        found = locate("minilm", variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint}, fetch=Fetch(said.append))
+        found = locate(
+            "minilm",
+            variables={**variables, "HF_HUB_OFFLINE": "", "HF_ENDPOINT": hub.endpoint},
+            fetch=Fetch(said.append),
+        )
     assert (found.source, found.name) == ("hub", "minilm")
     assert MINILM.hub in said[0]
     assert locate("minilm", variables=variables).source == "cache"
 
 
-def test_a_revision_of_an_alias_is_the_hubs_and_is_checked_too(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_of_an_alias_is_the_hubs_and_is_checked_too(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert locate("minilm", variables=variables).source == "package"
     with pytest.raises(InputError, match="does not hold sentence-transformers/all-MiniLM-L6-v2@v1"):
         locate("minilm@v1", variables=variables)
@@ -85,7 +95,9 @@ def test_a_revision_of_an_alias_is_the_hubs_and_is_checked_too(variables: dict[s
     assert (found.source, found.name, found.revision) == ("cache", "minilm@v1", COMMIT)
 
 
-def test_a_good_file_is_read_once_until_it_changes(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_good_file_is_read_once_until_it_changes(
+    tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     real = digests.digest
 
@@ -112,10 +124,14 @@ def test_a_good_file_is_read_once_until_it_changes(tmp_path: Path, variables: di
 def test_a_cache_that_cannot_be_written_is_fine(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     for place in (str(tmp_path / "file"), "/dev/null"):
-        digests.verify(tmp_path, {"file": hashlib.sha256(b"x").hexdigest()}, variables={"XDG_CACHE_HOME": place}, hint="")
+        digests.verify(
+            tmp_path, {"file": hashlib.sha256(b"x").hexdigest()}, variables={"XDG_CACHE_HOME": place}, hint=""
+        )
 
 
-def test_a_folder_with_a_config_comes_before_an_alias(tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_a_config_comes_before_an_alias(
+    tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
     with pytest.raises(InputError, match="openai-community/gpt2"):
@@ -125,7 +141,14 @@ def test_a_folder_with_a_config_comes_before_an_alias(tmp_path: Path, variables:
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("minlm", "minilm"), ("gpt-2", "gpt2"), ("qwn3", "qwen3"), ("Gpt2-meduim", "gpt2-medium"), ("minlm@v1", "minilm@v1")]
+    ("name", "near"),
+    [
+        ("minlm", "minilm"),
+        ("gpt-2", "gpt2"),
+        ("qwn3", "qwen3"),
+        ("Gpt2-meduim", "gpt2-medium"),
+        ("minlm@v1", "minilm@v1"),
+    ],
 )
 def test_a_typing_error_is_answered_with_the_nearest_alias(name: str, near: str, variables: dict[str, str]) -> None:
     with pytest.raises(InputError) as error:

@@ -10,15 +10,20 @@ import torch_classes as classes
 
 import attncli
 from attncli.arrays.backend import choose
-from attncli.attention.mask import BigBird, Causal, Given, Hashed, Mask, Padding, Window, both
-from attncli.attention.trace import shapes_of
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import BigBird, Causal, Given, Hashed, Mask, Padding, Window, both
+from attncli.mechanism.trace import shapes_of
 from attncli.models.batch import alone
 from attncli.models.model import Model
-from attncli.models.toy import Settings, seeded_model
+from attncli.models.one_layer import Settings, seeded_model
 
-TEXTS = ["the animal did not cross the street", "it", "because it was tired", "too wide to cross for any animal in the world today"]
+TEXTS = [
+    "the animal did not cross the street",
+    "it",
+    "because it was tired",
+    "too wide to cross for any animal in the world today",
+]
 PLAIN = Settings(d_model=30, heads=5, d_k=7, d_v=11, bias=True, residual=True, layer_norm=True)
 
 

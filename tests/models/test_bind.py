@@ -34,7 +34,9 @@ def changed(folder_of: Callable, tmp_path: Path) -> Callable[..., Path]:
     def write(name: str, change: Callable[[Tensors], Mapping[str, np.ndarray]] = dict, **config: Any) -> Path:
         folder = folder_of(name)
         told = {**json.loads((folder / "config.json").read_text()), **config}
-        (tmp_path / "config.json").write_text(json.dumps({key: value for key, value in told.items() if value != "absent"}))
+        (tmp_path / "config.json").write_text(
+            json.dumps({key: value for key, value in told.items() if value != "absent"})
+        )
         save_file({key: np.ascontiguousarray(value) for key, value in change(load_file(folder / "model.safetensors")).items()},
                   tmp_path / "model.safetensors")  # fmt: skip
         return tmp_path
@@ -63,7 +65,10 @@ def test_a_missing_tensor_is_named_with_its_shape(changed: Callable) -> None:
 
 def test_a_misspelt_tensor_is_suggested(changed: Callable) -> None:
     def misspell(tensors: Tensors) -> Tensors:
-        return {name.replace("layers.1.self_attn.k_proj.", "layers.1.self_attn.k_porj."): array for name, array in tensors.items()}
+        return {
+            name.replace("layers.1.self_attn.k_proj.", "layers.1.self_attn.k_porj."): array
+            for name, array in tensors.items()
+        }
 
     with pytest.raises(InputError, match="is missing") as error:
         attncli.load(changed("mistral", misspell))
@@ -91,7 +96,9 @@ def test_quantised_numbers_are_no_weights(changed: Callable, kind: str) -> None:
         attncli.load(changed("mistral", lambda tensors: {**tensors, name: tensors[name].astype(kind)}))
 
 
-@pytest.mark.parametrize("extra", ["layers.3.self_attn.q_proj.weight", "layers.0.self_attn.q_norm.weight", "adapter.weight"])
+@pytest.mark.parametrize(
+    "extra", ["layers.3.self_attn.q_proj.weight", "layers.0.self_attn.q_norm.weight", "adapter.weight"]
+)
 def test_a_tensor_that_plays_no_part_is_refused(changed: Callable, extra: str) -> None:
     with pytest.raises(InputError, match="would play no part") as error:
         attncli.load(changed("mistral", lambda tensors: {**tensors, extra: np.ones((2, 2), np.float32)}))
@@ -116,21 +123,42 @@ def test_task_heads_and_buffers_are_ignored(changed: Callable, folder_of: Callab
     ("name", "added"),
     [
         ("bert", ["embeddings.position_ids", "embeddings.token_type_ids", "qa_outputs.weight"]),
-        ("bart", ["model.encoder.version", "model.decoder.version", "qa_outputs.weight", "classification_head.dense.weight"]),
-        ("t5", ["qa_outputs.weight", "classification_head.dense.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]),
+        (
+            "bart",
+            ["model.encoder.version", "model.decoder.version", "qa_outputs.weight", "classification_head.dense.weight"],
+        ),
+        (
+            "t5",
+            [
+                "qa_outputs.weight",
+                "classification_head.dense.weight",
+                "encoder.embed_tokens.weight",
+                "decoder.embed_tokens.weight",
+            ],
+        ),
     ],
 )
-def test_what_a_family_s_files_hold_besides(name: str, added: list[str], changed: Callable, folder_of: Callable) -> None:
+def test_what_a_family_s_files_hold_besides(
+    name: str, added: list[str], changed: Callable, folder_of: Callable
+) -> None:
     def more(tensors: Tensors) -> Tensors:
         return {**{one: tensors.get("shared.weight", np.ones((1, 29), np.int64)).copy() for one in added}, **tensors}
 
     assert same(changed(name, more), folder_of(name))
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("bert", "bert."), ("gpt2", "transformer."), ("mistral", "model."), ("bart", "model.")])
-def test_the_prefix_of_another_class_changes_nothing(name: str, prefix: str, changed: Callable, folder_of: Callable) -> None:
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("bert", "bert."), ("gpt2", "transformer."), ("mistral", "model."), ("bart", "model.")]
+)
+def test_the_prefix_of_another_class_changes_nothing(
+    name: str, prefix: str, changed: Callable, folder_of: Callable
+) -> None:
     def prefixed(tensors: Tensors) -> Tensors:
-        return {prefix + key.removeprefix(prefix): array for key, array in tensors.items() if "lm_head" not in key and "logits" not in key}
+        return {
+            prefix + key.removeprefix(prefix): array
+            for key, array in tensors.items()
+            if "lm_head" not in key and "logits" not in key
+        }
 
     assert same(changed(name, prefixed), folder_of(name))
 
@@ -179,7 +207,9 @@ def test_bfloat16_and_float16_files(changed: Callable, folder_of: Callable) -> N
     import ml_dtypes
 
     for dtype in (ml_dtypes.bfloat16, np.float16):
-        rounded = changed("mistral", lambda tensors, dtype=dtype: {key: array.astype(dtype) for key, array in tensors.items()})
+        rounded = changed(
+            "mistral", lambda tensors, dtype=dtype: {key: array.astype(dtype) for key, array in tensors.items()}
+        )
         for ours, exact in zip(weights_of(rounded), weights_of(folder_of("mistral")), strict=True):
             assert 0 < np.abs(ours - exact).max() < 0.2
 

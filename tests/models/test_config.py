@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tiny_checkpoints import CASES, LLAMA
 
-from attncli.attention.mask import Causal, Window
-from attncli.attention.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.mechanism.mask import Causal, Window
+from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
 from attncli.models.config import MOST_TOLD, Config, Fixed, settle, without
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.rotary import rope
@@ -57,17 +57,29 @@ def test_every_family_is_found_by_its_model_type() -> None:
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type", "relative positions"),
         ("bert", {"is_decoder": True}, "is_decoder", "earlier tokens"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention", "cross-attention"),
-        ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm", "residual"),
+        (
+            "bloom",
+            {"apply_residual_connection_post_layernorm": True},
+            "apply_residual_connection_post_layernorm",
+            "residual",
+        ),
         ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "no weights"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention", "later ones"),
         ("bart", {"normalize_before": True}, "normalize_before", "before each part"),
         ("qwen3_moe", {"mlp_only_layers": [1]}, "mlp_only_layers", "experts in every layer"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
-        ("gemma2", {"layer_types": ["full_attention", "chunked_attention", "full_attention"]}, "layer_types", "chunked_attention"),
+        (
+            "gemma2",
+            {"layer_types": ["full_attention", "chunked_attention", "full_attention"]},
+            "layer_types",
+            "chunked_attention",
+        ),
         ("gpt_neo", {"attention_types": [["global", 2]]}, "attention_types", "pattern"),
     ],
 )
-def test_what_is_not_implemented_is_refused_by_name(model_type: str, values: dict[str, Any], key: str, consequence: str) -> None:
+def test_what_is_not_implemented_is_refused_by_name(
+    model_type: str, values: dict[str, Any], key: str, consequence: str
+) -> None:
     usual = next(case.config for case in CASES.values() if case.model_type == model_type)
     with pytest.raises(UnsupportedError) as error:
         spec_of(model_type, **{**usual, **values})
@@ -79,7 +91,9 @@ def test_what_is_not_implemented_is_refused_by_name(model_type: str, values: dic
 def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:
     config = Config({"first": 1, "second": None, "third": 3, "attention_dropout": 0.1, "summary_type": "x"}, WHERE)
     config.whole("first")
-    assert settle(config, {"second": Fixed(7, "")}) == ("config.json has a key 'third' that attn does not know; it plays no part",)
+    assert settle(config, {"second": Fixed(7, "")}) == (
+        "config.json has a key 'third' that attn does not know; it plays no part",
+    )
 
 
 def test_very_many_unknown_keys_are_counted_and_long_ones_cut() -> None:
@@ -147,7 +161,11 @@ def test_absurd_values_are_refused(values: dict[str, Any]) -> None:
     [
         ("mixtral", {"num_experts_per_tok": 6}, "num_experts_per_tok to 6"),
         ("qwen3_moe", {"num_experts_per_tok": 6}, "num_experts_per_tok to 6"),
-        ("qwen2", {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "use_sliding_window": False}, "how wide"),
+        (
+            "qwen2",
+            {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "use_sliding_window": False},
+            "how wide",
+        ),
         ("smollm3", {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "how wide"),
         ("gemma3_text", {"rope_parameters": {"rope_type": "default", "rope_theta": 97.0}}, "key 'rope_type'"),
         ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "key 'factor'"),
@@ -223,12 +241,23 @@ def test_a_share_of_each_head_is_rotated() -> None:
 
 
 def test_old_configs_of_layer_kinds() -> None:
-    modern = {key: value for key, value in CASES["modernbert"].config.items() if key not in ("rope_parameters", "layer_types")}
-    found = blocks_of(spec_of("modernbert", **modern, global_attn_every_n_layers=2, global_rope_theta=160000, local_rope_theta=10000))
+    modern = {
+        key: value for key, value in CASES["modernbert"].config.items() if key not in ("rope_parameters", "layer_types")
+    }
+    found = blocks_of(
+        spec_of("modernbert", **modern, global_attn_every_n_layers=2, global_rope_theta=160000, local_rope_theta=10000)
+    )
     assert [one.position.theta for one in found] == [160000, 10000, 160000, 10000]
     assert [isinstance(one.mask, Window) for one in found] == [False, True, False, True]
-    gemma = {**LLAMA, "rope_local_base_freq": 10000.0, "rope_theta": 1e6, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
-    found = blocks_of(spec_of("gemma3_text", **gemma, sliding_window=5, sliding_window_pattern=2, query_pre_attn_scalar=7))
+    gemma = {
+        **LLAMA,
+        "rope_local_base_freq": 10000.0,
+        "rope_theta": 1e6,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+    }
+    found = blocks_of(
+        spec_of("gemma3_text", **gemma, sliding_window=5, sliding_window_pattern=2, query_pre_attn_scalar=7)
+    )
     assert [one.position for one in found] == [Rope(10, 10000.0), Rope(10, 1e6, scaling=Linear(8.0)), Rope(10, 10000.0)]
     assert [one.mask for one in found] == [Window(4, 0), Causal(), Window(4, 0)]
 
@@ -237,7 +266,10 @@ def test_windows_that_are_switched_off_or_missing() -> None:
     assert blocks_of(spec_of("mistral", **LLAMA))[0].mask == Window(4095, 0)
     assert blocks_of(spec_of("mistral", **LLAMA, sliding_window=None))[0].mask == Causal()
     assert blocks_of(spec_of("qwen2", **LLAMA, sliding_window=5))[2].mask == Causal()
-    masks = [one.mask for one in blocks_of(spec_of("qwen2", **LLAMA, sliding_window=5, use_sliding_window=True, max_window_layers=1))]
+    masks = [
+        one.mask
+        for one in blocks_of(spec_of("qwen2", **LLAMA, sliding_window=5, use_sliding_window=True, max_window_layers=1))
+    ]
     assert masks == [Causal(), Window(4, 0), Window(4, 0)]
 
 
@@ -246,7 +278,9 @@ def test_configs_of_models_on_the_hub() -> None:
     for entry in json.loads((Path(__file__).parent.parent / "fixtures" / "hub_configs.json").read_text()):
         spec = spec_of(**entry["config"])
         first = spec.blocks[0].attention
-        assert [len(spec.blocks), first.heads, first.kv_heads, first.head_dim] == entry["sizes"], entry["config"]["model_type"]
+        assert [len(spec.blocks), first.heads, first.kv_heads, first.head_dim] == entry["sizes"], entry["config"][
+            "model_type"
+        ]
 
 
 def test_keys_that_checkpoints_carry_along_are_no_news() -> None:

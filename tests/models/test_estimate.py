@@ -1,6 +1,6 @@
 """Estimates against counts made by loops, and against what a run reads."""
 
-from attncli.attention.spec import Attention, Block, Embedding, Experts, Mlp, Spec
+from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Mlp, Spec
 from attncli.models.estimate import StoredSizes, compute_dtype, estimate
 
 HEADS, KV, DIM, V_DIM, WIDTH, INNER, LAYERS, TOKENS = 6, 2, 5, 7, 11, 13, 3, 17
@@ -29,7 +29,9 @@ def test_multiply_adds_are_those_of_loops() -> None:
 
 def test_only_the_chosen_experts_are_computed() -> None:
     router = TOKENS * 4 * WIDTH
-    assert estimate(spec(Experts(4, 2, INNER, "silu", True), 1), TOKENS).multiply_adds == loop_products(2 * INNER) + router
+    assert (
+        estimate(spec(Experts(4, 2, INNER, "silu", True), 1), TOKENS).multiply_adds == loop_products(2 * INNER) + router
+    )
 
 
 def test_layers_after_the_last_asked_for_cost_nothing() -> None:

@@ -16,7 +16,9 @@ EYE = np.eye(6, dtype=np.float32)
 
 
 def read(tensors: dict[str, Any], asked: Asked | None = None, **metadata: str) -> Recognised:
-    return recognise({name: np.asarray(array, np.float32) for name, array in tensors.items()}, metadata, "w.npz", asked or Asked())
+    return recognise(
+        {name: np.asarray(array, np.float32) for name, array in tensors.items()}, metadata, "w.npz", asked or Asked()
+    )
 
 
 def shapes(**sizes: tuple[int, ...]) -> dict[str, Any]:
@@ -25,7 +27,9 @@ def shapes(**sizes: tuple[int, ...]) -> dict[str, Any]:
 
 CANONICAL = shapes(q__weight=(6, 6), k__weight=(6, 6), v__weight=(6, 6), o__weight=(6, 6))
 TORCH = shapes(in_proj_weight=(18, 6), in_proj_bias=(18,), out_proj__weight=(6, 6), out_proj__bias=(6,))
-HEADS = {f"heads.{head}.W{role}.weight": np.ones((2, 6)) for head in range(3) for role in "QKV"} | shapes(linear__weight=(6, 6))
+HEADS = {f"heads.{head}.W{role}.weight": np.ones((2, 6)) for head in range(3) for role in "QKV"} | shapes(
+    linear__weight=(6, 6)
+)
 SHARED = {f"{name}.weight": np.ones((2, 2)) for name in ("values", "keys", "queries")} | shapes(fc_out__weight=(6, 6))
 
 
@@ -37,7 +41,12 @@ def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
     ("tensors", "what", "expected", "hint"),
     [
         ({}, "no tensors", "one attention", ""),
-        ({"conv1.weight": EYE, "fc.bias": np.ones(6)}, "no attention that attn knows: conv1.weight fc.bias", "q.weight", ""),
+        (
+            {"conv1.weight": EYE, "fc.bias": np.ones(6)},
+            "no attention that attn knows: conv1.weight fc.bias",
+            "q.weight",
+            "",
+        ),
         (without(CANONICAL, "k.weight"), "lacks k.weight", "q.weight k.weight v.weight", ""),
         (without(CANONICAL, "k.weight") | {"k.wieght": EYE}, "unknown k.wieght", "k.weight", "did you mean k.weight"),
         (CANONICAL | {"extra": EYE}, "unknown extra", "o.weight", ""),
@@ -45,7 +54,12 @@ def without(tensors: dict[str, Any], *names: str) -> dict[str, Any]:
         (TORCH | {"in_proj_wait": EYE}, "unknown in_proj_wait", "in_proj_weight", ""),
         (without(HEADS, "heads.1.WK.weight"), "lacks heads.1.WK.weight", "heads.0.WQ.weight", ""),
         (without(SHARED, "fc_out.weight"), "lacks fc_out.weight", "fc_out.weight", ""),
-        ({"layers.0.q.weight": EYE, "layers.1.q.weight": EYE}, "more than one attention", "the tensors of one", "--prefix layers.0."),
+        (
+            {"layers.0.q.weight": EYE, "layers.1.q.weight": EYE},
+            "more than one attention",
+            "the tensors of one",
+            "--prefix layers.0.",
+        ),
         (
             {f"attention.{name}": array for name, array in SHARED.items()} | {"feed_forward.0.weight": EYE},
             "unknown feed_forward.0.weight",
@@ -83,7 +97,11 @@ def test_names(tensors: dict[str, Any], what: str, expected: str, hint: str) -> 
         (HEADS | {"heads.0.WQ.bias": np.ones(2)}, "heads.0.WQ has a bias and heads.1.WQ has none", "every head"),
         (SHARED | shapes(keys__weight=(3, 3)), "keys.weight has shape [3, 3]", "[2, 2]"),
         (SHARED | shapes(fc_out__weight=(6, 5)), "works on 2 entries, fc_out.weight on 5", "divides"),
-        (shapes(c_attn__weight=(6, 17), c_proj__weight=(6, 6)), "c_attn.weight has shape [6, 17]", "[3·d_model, d_model]"),
+        (
+            shapes(c_attn__weight=(6, 17), c_proj__weight=(6, 6)),
+            "c_attn.weight has shape [6, 17]",
+            "[3·d_model, d_model]",
+        ),
     ],
 )
 def test_shapes_name_both_what_is_there_and_what_should_be(tensors: dict[str, Any], what: str, expected: str) -> None:
@@ -128,7 +146,9 @@ def test_metadata_that_lie_about_the_heads(stored: str) -> None:
 
 
 def test_shared_kv_heads_are_seen_from_the_shapes() -> None:
-    facts = read(shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)), Asked(heads=6)).facts
+    facts = read(
+        shapes(q__weight=(12, 5), k__weight=(4, 5), v__weight=(14, 5), o__weight=(5, 42)), Asked(heads=6)
+    ).facts
     assert (facts.kv_heads, facts.d_k, facts.d_v) == (2, 2, 7)
 
 
@@ -146,9 +166,23 @@ def test_matrices_that_fit_one_way_only_are_read_that_way() -> None:
 
 
 NAMES = st.sampled_from(
-    [*CANONICAL, *TORCH, *SHARED, "heads.0.WQ.weight", "W_Q", "c_attn.weight", "x", "", ".", "a/b:0", "heads.9999.WQ.weight"]
+    [
+        *CANONICAL,
+        *TORCH,
+        *SHARED,
+        "heads.0.WQ.weight",
+        "W_Q",
+        "c_attn.weight",
+        "x",
+        "",
+        ".",
+        "a/b:0",
+        "heads.9999.WQ.weight",
+    ]
 )
-ARRAYS = st.sampled_from([np.ones(size, np.float32) for size in ((6, 6), (18, 6), (6,), (), (2, 2), (1, 1, 6), (3, 6, 2), (0, 6))])
+ARRAYS = st.sampled_from(
+    [np.ones(size, np.float32) for size in ((6, 6), (18, 6), (6,), (), (2, 2), (1, 1, 6), (3, 6, 2), (0, 6))]
+)
 
 
 @settings(deadline=None, max_examples=60)

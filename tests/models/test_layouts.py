@@ -12,9 +12,9 @@ import torch_classes as classes
 from torch import nn
 
 from attncli.arrays.backend import choose
-from attncli.attention.mask import Causal, Everywhere, Given
 from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import Causal, Everywhere, Given
 from attncli.models.layouts.layout import Asked
 from attncli.models.weight_file import Around, load_weights
 
@@ -47,14 +47,19 @@ CASES = {
     "fused linear": Case(lambda: classes.LinearFused(15, 5), "fused qkv", 15, heads=5),
     "torch": Case(lambda: classes.Torch(15, 3), "torch.nn.MultiheadAttention", 15, heads=3, prefix="inner."),
     "torch without bias": Case(lambda: classes.Torch(15, 5, bias=False), "torch.nn.MultiheadAttention", 15, heads=5),
-    "torch with bias_kv": Case(lambda: classes.Torch(15, 3, add_bias_kv=True), "torch.nn.MultiheadAttention", 15, heads=3),
+    "torch with bias_kv": Case(
+        lambda: classes.Torch(15, 3, add_bias_kv=True), "torch.nn.MultiheadAttention", 15, heads=3
+    ),
     "torch apart": Case(lambda: classes.Torch(15, 3, apart=True), "torch.nn.MultiheadAttention", 15, heads=3),
 }
 
 MASKS = {
     "all": (Everywhere(), None),
     "causal": (Causal(), np.tril(np.ones((TOKENS, TOKENS), bool))),
-    "given": (Given(np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)), np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)),
+    "given": (
+        Given(np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0)),
+        np.eye(TOKENS, dtype=bool) | (np.arange(TOKENS) % 3 == 0),
+    ),
 }
 
 
@@ -66,12 +71,16 @@ def inputs(d_model: int, batch: int = 2) -> np.ndarray[Any, Any]:
     return np.random.default_rng(5).normal(size=(batch, TOKENS, d_model))
 
 
-def outputs(path: Path, x: np.ndarray[Any, Any], asked: Asked, mask: Any, backend: str = "numpy", **around: Any) -> np.ndarray[Any, Any]:
+def outputs(
+    path: Path, x: np.ndarray[Any, Any], asked: Asked, mask: Any, backend: str = "numpy", **around: Any
+) -> np.ndarray[Any, Any]:
     """attn's output for each text of a batch, in float64."""
     chosen = choose(backend, device=None, dtype="float64")
     found = []
     for text in x:
-        model = load_weights(path, tokenizer("word"), chosen, asked=asked, around=Around(mask=mask, embedding=text, **around))
+        model = load_weights(
+            path, tokenizer("word"), chosen, asked=asked, around=Around(mask=mask, embedding=text, **around)
+        )
         found.append(chosen.numpy(next(model.trace(WORDS)).stages["out"]))
     return np.stack(found)
 
@@ -119,7 +128,9 @@ def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
     x = inputs(16).astype(np.float32)
     with torch.no_grad():
         reference = module(torch.from_numpy(x)).numpy()
-    model = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), around=Around(embedding=x[1]))
+    model = load_weights(
+        path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), around=Around(embedding=x[1])
+    )
     assert np.abs(next(model.trace(WORDS)).stages["out"] - reference[1]).max() < 1e-6
 
 

@@ -43,7 +43,8 @@ def llama(tmp_path: Path) -> Path:
             shapes |= {"model.embed_tokens.weight": (VOCABULARY, WIDTH), "model.norm.weight": (WIDTH,)}
         file = f"model-{layer + 1:05}-of-{LAYERS:05}.safetensors"
         safetensors.numpy.save_file(
-            {name: (random.standard_normal(shape) * 0.3).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()}, tmp_path / file
+            {name: (random.standard_normal(shape) * 0.3).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()},
+            tmp_path / file,
         )
         places |= dict.fromkeys(shapes, file)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
@@ -52,7 +53,9 @@ def llama(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize(("layers", "last"), [([0], 0), ([1], 1), ([2, 0], 2), (None, 2)])
-def test_rows_and_layers_that_are_needed_are_read_once(llama: Path, layers: list[int] | None, last: int, backend: str) -> None:
+def test_rows_and_layers_that_are_needed_are_read_once(
+    llama: Path, layers: list[int] | None, last: int, backend: str
+) -> None:
     model = load(llama, backend=backend)
     assert model.store.bytes_read() == 0
     for _ in model.trace(model.tokenizer.ids_to_tokens(IDS), layers=layers):
@@ -92,7 +95,10 @@ def test_the_estimate_is_what_is_read(llama: Path) -> None:
         different = list(dict.fromkeys(IDS))
         before = model.store.bytes_read()
         list(model.trace(model.tokenizer.ids_to_tokens(different), layers=layers))
-        assert estimate(model.spec, len(different), stored=stored, layers=layers).bytes_read == model.store.bytes_read() - before
+        assert (
+            estimate(model.spec, len(different), stored=stored, layers=layers).bytes_read
+            == model.store.bytes_read() - before
+        )
 
 
 def test_every_alias_is_of_a_family_that_runs() -> None:

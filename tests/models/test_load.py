@@ -58,12 +58,18 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("installed", "hint"), [(None, "pip install 'attn[transformers]'"), (object(), "attn run runs it through transformers")]
+    ("installed", "hint"),
+    [(None, "pip install 'attn[transformers]'"), (object(), "attn run runs it through transformers")],
 )
-def test_an_unknown_family_is_told(installed: object, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_family_is_told(
+    installed: object, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(load, "find_spec", lambda name: installed)
     folder = make(CASES["mistral"], tmp_path)
     (folder / "config.json").write_text('{"model_type": "unheard"}')
-    with Checkpoint.open(folder) as checkpoint, pytest.raises(UnsupportedError, match="'unheard' do not run natively") as error:
+    with (
+        Checkpoint.open(folder) as checkpoint,
+        pytest.raises(UnsupportedError, match="'unheard' do not run natively") as error,
+    ):
         read_spec(checkpoint)
     assert error.value.hint == hint

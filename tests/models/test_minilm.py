@@ -14,7 +14,7 @@ from attncli.inputs.token import Token
 from attncli.models import estimate
 from attncli.models.aliases import locate
 from attncli.models.model import Model
-from attncli.models.reference import Side, reference
+from attncli.models.transformers_reference import Side, reference
 
 SENTENCES = (
     "The animal didn't cross the street because it was too tired",
@@ -61,7 +61,9 @@ def test_ten_sentences(folder: Path, known: Callable[..., tuple[Side, ...]], lib
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_float32_throughout(folder: Path, known: Callable[..., tuple[Side, ...]], library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_throughout(
+    folder: Path, known: Callable[..., tuple[Side, ...]], library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Were MiniLM too large for float64: at most twice as far as transformers' own float32, root mean square."""
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
     model = attncli.load(folder, backend=library)
@@ -93,8 +95,13 @@ def test_it_looks_at_the_animal() -> None:
     model = attncli.load("minilm", backend="numpy")
     tokens = model.encode(SENTENCES[0])
     words = [token.text for token in tokens]
-    weights = {trace.layer: trace.stages["weights"][:, words.index("it"), words.index("animal")] for trace in model.trace(tokens)}
-    ranked = sorted(((float(weight), layer, head) for layer in weights for head, weight in enumerate(weights[layer])), reverse=True)
+    weights = {
+        trace.layer: trace.stages["weights"][:, words.index("it"), words.index("animal")]
+        for trace in model.trace(tokens)
+    }
+    ranked = sorted(
+        ((float(weight), layer, head) for layer in weights for head, weight in enumerate(weights[layer])), reverse=True
+    )
     assert [(layer, head) for _, layer, head in ranked[:2]] == [(5, 11), (3, 1)]
     assert ranked[0][0] == pytest.approx(0.65, abs=0.01)
     assert ranked[1][0] == pytest.approx(0.64, abs=0.01)

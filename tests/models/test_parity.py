@@ -1,6 +1,6 @@
 """Every family against transformers, eagerly, on tiny random checkpoints: each head's weights and each layer's vectors.
 
-The reference is `attncli.models.reference`, which only loads transformers' own model and keeps its
+The reference is `attncli.models.transformers_reference`, which only loads transformers' own model and keeps its
 casts in float64; comparing is done here, and must fail when a knob is turned (`test_negative_controls`).
 """
 
@@ -17,13 +17,13 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 import attncli
-from attncli.attention.mask import Causal, Everywhere
-from attncli.attention.spec import Alibi, Block, Rope, Spec
+from attncli.mechanism.mask import Causal, Everywhere
+from attncli.mechanism.spec import Alibi, Block, Rope, Spec
 from attncli.models import estimate
+from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.families import MODEL_TYPES
 from attncli.models.model import Model
-from attncli.models.reference import Side, reference
-from attncli.models.store import CheckpointStore
+from attncli.models.transformers_reference import Side, reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
@@ -78,7 +78,11 @@ def ran(model: Model, ids: tuple[int, ...], *, both: bool) -> tuple[Side, ...]:
 def one_side(model: Model, tokens: list) -> Side:
     plain = model.backend.numpy
     traces = list(model.trace(tokens))
-    hidden = [plain(traces[0].before), *(plain(trace.after) for trace in traces[:-1]), plain(model.finish(traces[-1].after))]
+    hidden = [
+        plain(traces[0].before),
+        *(plain(trace.after) for trace in traces[:-1]),
+        plain(model.finish(traces[-1].after)),
+    ]
     cross = [plain(trace.cross.stages["weights"]) for trace in traces if trace.cross is not None]
     return Side(tuple(hidden), tuple(plain(trace.stages["weights"]) for trace in traces), tuple(cross))
 
@@ -123,7 +127,9 @@ def test_float32(name: str, library: str, folder_of: Callable, expected: Callabl
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", CASES)
-def test_float32_throughout(name: str, library: str, folder_of: Callable, expected: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_throughout(
+    name: str, library: str, folder_of: Callable, expected: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs too large for float64: at most twice transformers' distance, root mean square over all heads and vectors.
 
     Tiny random models magnify single roundings by chance; the geometric mean over three texts evens that out.
@@ -146,7 +152,9 @@ def arrays(side: Side) -> list[np.ndarray]:
 
 
 def rms(differences: list[np.ndarray]) -> float:
-    return float(np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in differences) / sum(one.size for one in differences)))
+    return float(
+        np.sqrt(sum(np.sum(one.astype(np.float64) ** 2) for one in differences) / sum(one.size for one in differences))
+    )
 
 
 def test_every_family_has_a_case() -> None:
@@ -154,7 +162,9 @@ def test_every_family_has_a_case() -> None:
 
 
 def attention(spec: Spec, **changed: object) -> Spec:
-    return replace(spec, blocks=tuple(replace(block, attention=replace(block.attention, **changed)) for block in spec.blocks))
+    return replace(
+        spec, blocks=tuple(replace(block, attention=replace(block.attention, **changed)) for block in spec.blocks)
+    )
 
 
 def blocks(spec: Spec, change: Callable[[Block], Block]) -> Spec:
@@ -171,7 +181,10 @@ def rope(spec: Spec, **changed: object) -> Spec:
 
 
 def norms(spec: Spec, **changed: object) -> Spec:
-    return blocks(spec, lambda block: replace(block, norms={place: replace(norm, **changed) for place, norm in block.norms.items()}))
+    return blocks(
+        spec,
+        lambda block: replace(block, norms={place: replace(norm, **changed) for place, norm in block.norms.items()}),
+    )
 
 
 TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
@@ -217,7 +230,9 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
 
 
 @pytest.mark.parametrize(("name", "knob", "turn"), TURNED, ids=[f"{name}: {knob}" for name, knob, _ in TURNED])
-def test_negative_controls(name: str, knob: str, turn: Callable[[Spec], Spec], folder_of: Callable, expected: Callable) -> None:
+def test_negative_controls(
+    name: str, knob: str, turn: Callable[[Spec], Spec], folder_of: Callable, expected: Callable
+) -> None:
     model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
     spec = turn(model.spec)
     assert spec != model.spec
@@ -227,7 +242,9 @@ def test_negative_controls(name: str, knob: str, turn: Callable[[Spec], Spec], f
 
 
 @pytest.mark.parametrize(("name", "padding"), [("roberta", 1), ("xlm-roberta", 0)])
-def test_a_padding_token_in_the_text_is_not_counted(name: str, padding: int, folder_of: Callable, expected: Callable) -> None:
+def test_a_padding_token_in_the_text_is_not_counted(
+    name: str, padding: int, folder_of: Callable, expected: Callable
+) -> None:
     ids = (7, 3, padding, 50, padding, 28)
     model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
     assert max(pair.apart for pair in pairs(model, expected(name, ids), ids)) < 1e-10

@@ -12,7 +12,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.backend import Backend
-from attncli.attention.attend import RowBlock
+from attncli.mechanism.attend import RowBlock
 from attncli.models import estimate
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -28,7 +28,9 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_stage_is_the_float64_number_rounded_once(llama: Path, library: str) -> None:
     wide, narrow = (attncli.load(llama, backend=library, dtype=dtype) for dtype in ("float64", "float32"))
     plain = narrow.backend.numpy
-    for ours, theirs in zip(narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)), wide.trace(wide.tokenizer.ids_to_tokens(IDS)), strict=True):
+    for ours, theirs in zip(
+        narrow.trace(narrow.tokenizer.ids_to_tokens(IDS)), wide.trace(wide.tokenizer.ids_to_tokens(IDS)), strict=True
+    ):
         assert {"q", "masked", "weights", "out"} <= set(ours.stages)
         for name in ours.stages:
             assert np.array_equal(plain(ours.stages[name]), plain(theirs.stages[name]).astype(np.float32)), name
@@ -52,11 +54,17 @@ def test_what_the_decoder_reads_is_not_rounded_before(family: str, library: str,
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("longest", [6, 13])
-def test_two_sides_may_compute_in_two_types(longest: int, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sides_may_compute_in_two_types(
+    longest: int, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = attncli.load(make(CASES["bart"], tmp_path), backend=library)
-    source, text = (model.tokenizer.ids_to_tokens(ids) for ids in ((IDS, IDS[:5]) if longest == 6 else (IDS[:5], (*IDS, 4))))
+    source, text = (
+        model.tokenizer.ids_to_tokens(ids) for ids in ((IDS, IDS[:5]) if longest == 6 else (IDS[:5], (*IDS, 4)))
+    )
     exact = [trace.cross.stages["weights"] for trace in model.decoder(source).trace(text) if trace.cross is not None]
-    monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype)
+    monkeypatch.setattr(
+        "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
+    )
     decoder = model.decoder(source)
     assert {model.computing(len(source)).dtype, decoder.computing(len(text)).dtype} == {"float32", "float64"}
     for trace, theirs in zip(decoder.trace(text), exact, strict=True):
@@ -71,12 +79,16 @@ def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library
     model = attncli.load(llama, backend=library)
     tokens = model.tokenizer.ids_to_tokens(IDS)
     found: dict[int, list[RowBlock]] = {}
-    for _ in model.trace(tokens, keep=("weights",), rows=5, see=lambda layer, kind, block: found.setdefault(layer, []).append(block)):
+    for _ in model.trace(
+        tokens, keep=("weights",), rows=5, see=lambda layer, kind, block: found.setdefault(layer, []).append(block)
+    ):
         pass
     for trace in model.trace(tokens, keep=("weights",)):
         rows = np.zeros(trace.stages["weights"].shape, np.float32)
         for block in found[trace.layer]:
-            assert {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())} == {"float32"}
+            assert {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())} == {
+                "float32"
+            }
             rows[:, block.start : block.stop, block.low : block.high] = model.backend.numpy(block.stages["weights"])
         assert np.abs(rows - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
 
@@ -95,7 +107,9 @@ def test_kept_keys_stay_of_the_type_they_began_with(llama: Path, library: str, m
     assert np.array_equal(model.backend.numpy(rest.after), model.backend.numpy(whole.after)[9:])
 
 
-def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(llama: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_a_number_too_large_for_the_results_type_is_infinite_without_a_warning(
+    llama: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     from attncli.models.rounding import rounded
 
     model = attncli.load(llama, backend="numpy")
@@ -122,7 +136,10 @@ def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: s
     model = attncli.load(llama, backend=library, dtype=dtype)
     tokens = model.tokenizer.ids_to_tokens(IDS)
     blocks: list[RowBlock] = []
-    traces = [*model.trace(tokens), *model.trace(tokens, rows=5, keep=("weights",), see=lambda layer, kind, block: blocks.append(block))]
+    traces = [
+        *model.trace(tokens),
+        *model.trace(tokens, rows=5, keep=("weights",), see=lambda layer, kind, block: blocks.append(block)),
+    ]
     for stages in [trace.stages for trace in traces[:3]] + [block.stages for block in blocks]:
         assert model.backend.dtype_of(stages["weights"]) == "float32"
         assert np.abs(model.backend.numpy(stages["weights"]).sum(-1) - 1).max() < 1e-6
@@ -130,7 +147,9 @@ def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: s
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_later_tokens_read_weights_of_the_same_type(llama: Path, library: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_tokens_read_weights_of_the_same_type(
+    llama: Path, library: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = attncli.load(llama, backend=library, dtype=dtype)
     tokens = model.tokenizer.ids_to_tokens(IDS)
     read: list[str] = []
@@ -184,14 +203,20 @@ def test_texts_in_a_batch(llama: Path, library: str) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("rows", [None, 4])
-def test_a_score_too_large_for_the_results_type_is_not_taken_for_a_hidden_one(llama: Path, library: str, rows: int | None) -> None:
+def test_a_score_too_large_for_the_results_type_is_not_taken_for_a_hidden_one(
+    llama: Path, library: str, rows: int | None
+) -> None:
     model = attncli.load(llama, backend=library)
     blocks = tuple(replace(block, attention=replace(block.attention, scale=1e39)) for block in model.spec.blocks)
     model = replace(model, spec=replace(model.spec, blocks=blocks))
     seen: list[RowBlock] = []
-    traces = list(model.trace(model.tokenizer.ids_to_tokens(IDS), rows=rows, see=lambda layer, kind, block: seen.append(block)))
+    traces = list(
+        model.trace(model.tokenizer.ids_to_tokens(IDS), rows=rows, see=lambda layer, kind, block: seen.append(block))
+    )
     for start, masked in (
-        [(0, trace.stages["masked"]) for trace in traces] if rows is None else [(b.start, b.stages["masked"]) for b in seen]
+        [(0, trace.stages["masked"]) for trace in traces]
+        if rows is None
+        else [(b.start, b.stages["masked"]) for b in seen]
     ):
         scores = model.backend.numpy(masked)
         hidden = np.arange(scores.shape[2]) > start + np.arange(scores.shape[1])[:, None]

@@ -1,4 +1,5 @@
-"""Running a checkpoint: what is read and when, logits, continuing with cached keys, both sides of an encoder-decoder."""
+"""Running a checkpoint: what is read and when, logits, continuing with cached keys, both sides of an
+encoder-decoder."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_logits(name: str, library: str, folder_of: Callable) -> None:
     found = model.backend.numpy(model.logits(last.after))
     assert found.shape == (len(IDS), 61)
     assert np.abs(found - expected).max() < 1e-4 * np.abs(expected).max()
-    assert np.abs(model.backend.numpy(model.logits(last.before)) - expected).max() > 1e-2  # another layer's vectors give others
+    assert (
+        np.abs(model.backend.numpy(model.logits(last.before)) - expected).max() > 1e-2
+    )  # another layer's vectors give others
 
 
 def test_an_encoder_has_no_logits(folder_of: Callable) -> None:
@@ -108,7 +111,9 @@ def test_row_blocks_and_chosen_heads(folder_of: Callable) -> None:
 
     for trace in model.trace(tokens, rows=3, see=see):
         np.testing.assert_allclose(trace.after, whole[trace.layer].after, rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(np.concatenate(seen[trace.layer], 1), whole[trace.layer].stages["weights"], atol=1e-12)
+        np.testing.assert_allclose(
+            np.concatenate(seen[trace.layer], 1), whole[trace.layer].stages["weights"], atol=1e-12
+        )
     (chosen,) = model.trace(tokens, layers=[1], heads=[1, 4])
     np.testing.assert_array_equal(chosen.stages["weights"], whole[1].stages["weights"][[1, 4]])
     np.testing.assert_array_equal(chosen.stages["k"], whole[1].stages["k"][[0, 1]])
@@ -119,7 +124,9 @@ def test_the_decoder_reads_its_source(folder_of: Callable) -> None:
     source, other = (model.tokenizer.ids_to_tokens(ids) for ids in (IDS, (*IDS[:-1], 18)))
     target = model.tokenizer.ids_to_tokens((2, 9, 40, 6))
     traces = list(model.decoder(source).trace(target, heads=[0, 3]))
-    assert [trace.cross.stages["weights"].shape for trace in traces if trace.cross is not None] == [(2, 4, len(IDS))] * 3
+    assert [trace.cross.stages["weights"].shape for trace in traces if trace.cross is not None] == [
+        (2, 4, len(IDS))
+    ] * 3
     assert np.allclose(traces[0].cross.stages["weights"].sum(-1), 1)
     changed = list(model.decoder(other).trace(target, heads=[0, 3]))
     assert not np.allclose(traces[0].cross.stages["weights"], changed[0].cross.stages["weights"])
@@ -142,10 +149,14 @@ def test_text_without_a_tokenizer_is_told(folder_of: Callable) -> None:
 
 def test_a_decoder_text_is_shifted() -> None:
     from attncli.inputs.tokenize import tokenizer
-    from attncli.models.shifted import Shifted
+    from attncli.models.checkpoint_tokenizers import Shifted
 
     shifted = Shifted(tokenizer("byte"), 0)
-    assert [(token.index, token.id, token.special) for token in shifted.encode("abc")] == [(0, 0, True), (1, 97, False), (2, 98, False)]
+    assert [(token.index, token.id, token.special) for token in shifted.encode("abc")] == [
+        (0, 0, True),
+        (1, 97, False),
+        (2, 98, False),
+    ]
     assert shifted.encode("") == []
     assert [token.id for token in replace(shifted, start=None).encode("ab")] == [97, 98]
 

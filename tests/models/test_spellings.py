@@ -1,4 +1,5 @@
-"""Configs and files as other versions of the library, and other people, wrote them: the model that transformers makes of them."""
+"""Configs and files as other versions of the library, and other people, wrote them: the model that transformers makes
+of them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_checkpoints import BART, CASES, LLAMA, T5, Case, make
 
 import attncli
-from attncli.models.reference import Side, reference
+from attncli.models.transformers_reference import Side, reference
 from attncli.models.verify import verify
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -31,7 +32,10 @@ TYPES = ["sliding_attention", "full_attention", "full_attention"]
 def own_tables(tensors: Tensors) -> Tensors:
     """Tables of tokens of their own for both sides, unlike the shared one."""
     (shared,) = (name for name in tensors if name.endswith("shared.weight"))
-    sides = {shared.replace("shared", f"{side}.embed_tokens"): tensors[shared] * by for side, by in (("encoder", 1.7), ("decoder", 0.6))}
+    sides = {
+        shared.replace("shared", f"{side}.embed_tokens"): tensors[shared] * by
+        for side, by in (("encoder", 1.7), ("decoder", 0.6))
+    }
     return {**tensors, **sides}
 
 
@@ -108,9 +112,15 @@ def folder_of(saved: Callable[[Case], Path], tmp_path_factory: pytest.TempPathFa
         written, folder = WRITTEN[name], tmp_path_factory.mktemp("written")
         before = saved(written.case)
         config = {**json.loads((before / "config.json").read_text()), **written.config}
-        (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if value != ABSENT}))
+        (folder / "config.json").write_text(
+            json.dumps({key: value for key, value in config.items() if value != ABSENT})
+        )
         tensors = load_file(before / "model.safetensors")
-        save_file(written.tensors(tensors) if written.tensors else tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        save_file(
+            written.tensors(tensors) if written.tensors else tensors,
+            folder / "model.safetensors",
+            metadata={"format": "pt"},
+        )
         return folder
 
     return changed
@@ -142,7 +152,9 @@ def apart(some: tuple[Side, ...], others: tuple[Side, ...]) -> float:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_the_model_that_transformers_makes_of_it(name: str, folder_of: Callable[[str], Path], saved: Callable[[Case], Path]) -> None:
+def test_the_model_that_transformers_makes_of_it(
+    name: str, folder_of: Callable[[str], Path], saved: Callable[[Case], Path]
+) -> None:
     written = WRITTEN[name]
     theirs = reference(folder_of(name), IDS, target=TARGET if written.two_sided else None)
     assert apart(ours(folder_of(name), two_sided=written.two_sided), theirs) < 1e-10

@@ -14,7 +14,9 @@ import pytest
 from tiny_checkpoints import CASES, make
 
 from attncli.errors import InputError, UnsupportedError
-from attncli.models import estimate, library, reference, verify
+from attncli.models import estimate, verify
+from attncli.models import transformers_library as library
+from attncli.models import transformers_reference as reference
 from attncli.models.model import Model
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
@@ -82,8 +84,12 @@ def test_float32_alone_can_fail(llama: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not found.passed
 
 
-@pytest.mark.parametrize(("found", "says"), [(None, "transformers is not installed"), ("4.57.6", "transformers 4.57.6 is installed")])
-def test_without_a_transformers_that_serves(llama: Path, monkeypatch: pytest.MonkeyPatch, found: str | None, says: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "says"), [(None, "transformers is not installed"), ("4.57.6", "transformers 4.57.6 is installed")]
+)
+def test_without_a_transformers_that_serves(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, found: str | None, says: str
+) -> None:
     def version(name: str) -> str:
         if found is None:
             raise PackageNotFoundError(name)
@@ -96,7 +102,9 @@ def test_without_a_transformers_that_serves(llama: Path, monkeypatch: pytest.Mon
 
 
 def test_the_oldest_transformers_is_the_one_that_is_asked_for() -> None:
-    wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]["transformers"]
+    wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["transformers"]
     assert wanted == [f"transformers>={'.'.join(map(str, library.LEAST))}"]
 
 
@@ -105,7 +113,9 @@ def test_a_target_for_one_side(llama: Path) -> None:
         verify.verify(llama, IDS, target=IDS)
 
 
-def test_a_file_that_shrinks_does_not_end_the_process(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_shrinks_does_not_end_the_process(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def mapped(*arguments: Any, **named: Any) -> None:
         raise AssertionError("this maps the file")
 

@@ -1,4 +1,5 @@
-"""Documents for the tests of this room: made with loops, so that no screen depends on the code that computes attention."""
+"""Documents for the tests of this room: made with loops, so that no screen depends on the code that computes
+attention."""
 
 import math
 from typing import Any
@@ -29,7 +30,10 @@ def tokens(words: list[str]) -> list[dict[str, Any]]:
 
 
 def scores(count: int, head: int, *, causal: bool = False) -> list[list[float | None]]:
-    return [[None if causal and k > q else wave(1 + q * 31 + k * 7 + head * 101, 3.0) for k in range(count)] for q in range(count)]
+    return [
+        [None if causal and k > q else wave(1 + q * 31 + k * 7 + head * 101, 3.0) for k in range(count)]
+        for q in range(count)
+    ]
 
 
 def beginning(name: str, words: list[str], heads: int, layers: int, causal: bool) -> dict[str, Any]:
@@ -49,7 +53,9 @@ def beginning(name: str, words: list[str], heads: int, layers: int, causal: bool
     }  # fmt: skip
 
 
-def run(words: list[str] | None = None, *, heads: int = 1, layers: int = 1, causal: bool = False, width: int = 64) -> dict[str, Any]:
+def run(
+    words: list[str] | None = None, *, heads: int = 1, layers: int = 1, causal: bool = False, width: int = 64
+) -> dict[str, Any]:
     """An `attn.run/1` document."""
     words = SENTENCE if words is None else words
     count = len(words)
@@ -68,8 +74,18 @@ def run(words: list[str] | None = None, *, heads: int = 1, layers: int = 1, caus
         {"step": "k", "axes": ["kv", "key", "dim"], "shape": [heads, count, 64 // heads], "formula": "K = X·W_K"},
         {"step": "v", "axes": ["kv", "key", "v_dim"], "shape": [heads, count, 64 // heads], "formula": "V = X·W_V"},
         {"step": "raw", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "S = Q·Kᵀ"},
-        {"step": "masked", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "−∞ where hidden"},
-        {"step": "weights", "axes": ["head", "query", "key"], "shape": [heads, count, count], "formula": "A = softmax(S)"},
+        {
+            "step": "masked",
+            "axes": ["head", "query", "key"],
+            "shape": [heads, count, count],
+            "formula": "−∞ where hidden",
+        },
+        {
+            "step": "weights",
+            "axes": ["head", "query", "key"],
+            "shape": [heads, count, count],
+            "formula": "A = softmax(S)",
+        },
         {"step": "concat", "axes": ["query", "concat"], "shape": [count, width], "formula": "concat(O₁ … O_h)"},
     ]
     return {
@@ -84,7 +100,11 @@ def _layer(count: int, layer: int, heads: int, causal: bool, width: int) -> dict
         entered = scores(count, head + 17 * layer, causal=causal)
         output = [[wave(q * 97 + d * 3 + head, 1.5) for d in range(width // heads)] for q in range(count)]
         made.append({"head": head, "scores": entered, "weights": [softmax(row) for row in entered], "output": output})
-    return {"layer": layer, "heads": made, "output": [[wave(q * 53 + d + layer, 2.0) for d in range(width)] for q in range(count)]}
+    return {
+        "layer": layer,
+        "heads": made,
+        "output": [[wave(q * 53 + d + layer, 2.0) for d in range(width)] for q in range(count)],
+    }
 
 
 def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) -> dict[str, Any]:
@@ -106,4 +126,9 @@ def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) ->
                 }
             )  # fmt: skip
     average = [[sum(h["weights"][q][k] for h in found) / len(found) for k in range(size)] for q in range(size)]
-    return {**beginning("attn.heads/1", words, count, layers, False), "heads": found, "average": {"weights": average}, "warnings": []}
+    return {
+        **beginning("attn.heads/1", words, count, layers, False),
+        "heads": found,
+        "average": {"weights": average},
+        "warnings": [],
+    }

@@ -14,7 +14,7 @@ from attncli.render.picture import screen_svg
 from attncli.render.plot import Series, curves
 from attncli.render.prose import wrap
 from attncli.render.safe import cells
-from attncli.render.sums import MORE, adding_digits, adds_up
+from attncli.render.term_digits import MORE, adding_digits, adds_up
 from attncli.render.view import View
 
 

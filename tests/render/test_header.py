@@ -47,7 +47,10 @@ def test_the_mask_is_said_in_words_at_every_width() -> None:
 
 def test_conventions_of_a_run() -> None:
     document = ask("run", "a b c", "--mask", "window:2", "--json").json
-    assert document["attention"]["mask_says"] == "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"
+    assert (
+        document["attention"]["mask_says"]
+        == "a query sees itself and the key before it: 2 keys, its own included (i − 1 ≤ j ≤ i)"
+    )
     assert document["attention"]["mask_says"] in " ".join(ask("run", "a b c", "--mask", "window:2").out.split())
     assert ask("run", "a b c", "--json").json["attention"]["mask_says"] == "every query sees every key"
 

@@ -34,13 +34,20 @@ def pooled(values: list[list[float]], block: int, *, signed: bool) -> list[list[
     return out
 
 
-VIEWS = [View(width=width, color=color, ascii=ascii) for width in (40, 60, 80, 200) for color in (False, True) for ascii in (False, True)]
+VIEWS = [
+    View(width=width, color=color, ascii=ascii)
+    for width in (40, 60, 80, 200)
+    for color in (False, True)
+    for ascii in (False, True)
+]
 MODES = [View(color=True), View(), View(ascii=True), View(color=True, ascii=True)]
 
 
 @settings(deadline=None, max_examples=100)
 @given(
-    hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=13), elements=st.floats(-9, 9) | st.just(NAN)),
+    hnp.arrays(
+        np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=13), elements=st.floats(-9, 9) | st.just(NAN)
+    ),
     st.integers(2, 7),
     st.sampled_from(["linear", "signed"]),
 )
@@ -83,7 +90,13 @@ def test_half_blocks_hold_two_rows_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "view", [View(width=width, color=color, ascii=ascii) for width in (40, 60, 80, 200) for color in (0, 1) for ascii in (0, 1)]
+    "view",
+    [
+        View(width=width, color=color, ascii=ascii)
+        for width in (40, 60, 80, 200)
+        for color in (0, 1)
+        for ascii in (0, 1)
+    ],
 )
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (8, 11), (12, 57), (24, 5)])
 def test_maps_side_by_side_fit(view: View, count: int, size: int) -> None:

@@ -8,7 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attncli.render.palette import DIVERGING, LEVELS, RAMP, RAMP_ASCII, SEQUENTIAL, ink, luminance, normalise, shade, sign
+from attncli.render.palette import (
+    DIVERGING,
+    LEVELS,
+    RAMP,
+    RAMP_ASCII,
+    SEQUENTIAL,
+    ink,
+    luminance,
+    normalise,
+    shade,
+    sign,
+)
 
 NAN = float("nan")
 

@@ -72,7 +72,20 @@ def test_marks_are_bounded() -> None:
 
 
 def test_widths() -> None:
-    texts = {"abc": 3, "你好": 4, "e\u0301": 1, "👨‍👩‍👧": 2, "❤️": 2, "1️⃣": 2, "🇩🇪": 2, "👍🏽": 2, "한": 2, "שלום": 4, "नि": 1, "": 0}
+    texts = {
+        "abc": 3,
+        "你好": 4,
+        "e\u0301": 1,
+        "👨‍👩‍👧": 2,
+        "❤️": 2,
+        "1️⃣": 2,
+        "🇩🇪": 2,
+        "👍🏽": 2,
+        "한": 2,
+        "שלום": 4,
+        "नि": 1,
+        "": 0,
+    }
     assert {text: cells(text) for text in texts} == texts
 
 
@@ -88,7 +101,16 @@ def test_cut_and_pad_keep_to_the_width(text: str, width: int, ascii: bool) -> No
 
 
 def test_cut_does_not_tear() -> None:
-    assert [cut("今天我的", width) for width in range(1, 9)] == ["…", "…", "今…", "今…", "今天…", "今天…", "今天我…", "今天我的"]
+    assert [cut("今天我的", width) for width in range(1, 9)] == [
+        "…",
+        "…",
+        "今…",
+        "今…",
+        "今天…",
+        "今天…",
+        "今天我…",
+        "今天我的",
+    ]
     assert cut("👨‍👩‍👧👨‍👩‍👧", 3) == "👨‍👩‍👧…"
     assert cut("e\u0301e\u0301e\u0301", 2) == "e\u0301…"
     assert cut("abcdef", 4, ascii=True) == "ab.."

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from render import documents
 
-from attncli.render.records import json_bytes
+from attncli.render.encoding import json_bytes
 from attncli.render.schema import MODULES, SCHEMAS
 
 DOCUMENTS = {

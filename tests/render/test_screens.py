@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render import documents
 
+from attncli.render.encoding import json_bytes, plain
 from attncli.render.lines import Lines, line_width
-from attncli.render.records import json_bytes, plain
 from attncli.render.screens.heads import PARTS as HEADS_PARTS
 from attncli.render.screens.heads import heads_rows, heads_screen
 from attncli.render.screens.run import PARTS as RUN_PARTS
@@ -35,14 +35,20 @@ def golden(name: str, block: Lines) -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_run_screens_are_as_they_were(width: int) -> None:
     golden(f"run-{width}", run_screen(documents.run(), View(width=width)))
-    golden(f"run-{width}-heads-causal-ascii", run_screen(documents.run(heads=8, causal=True), View(width=width, ascii=True)))
+    golden(
+        f"run-{width}-heads-causal-ascii",
+        run_screen(documents.run(heads=8, causal=True), View(width=width, ascii=True)),
+    )
     golden(f"run-{width}-mixed", run_screen(documents.run(MIXED), View(width=width)))
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_heads_screens_are_as_they_were(width: int) -> None:
     golden(f"heads-{width}", heads_screen(documents.heads(), View(width=width)))
-    golden(f"heads-{width}-all", heads_screen(documents.heads(layers=2, count=3), View(width=width, show=frozenset(HEADS_PARTS))))
+    golden(
+        f"heads-{width}-all",
+        heads_screen(documents.heads(layers=2, count=3), View(width=width, show=frozenset(HEADS_PARTS))),
+    )
 
 
 WORDS = st.sampled_from([*MIXED, "The", "didn't", "x" * 50, " ", "", "\ud800", "a\nb"])
@@ -51,7 +57,14 @@ WORDS = st.sampled_from([*MIXED, "The", "didn't", "x" * 50, " ", "", "\ud800", "
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(WORDS, min_size=1, max_size=13),
-    st.builds(View, width=st.integers(40, 200), color=st.booleans(), ascii=st.booleans(), full=st.booleans(), top=st.integers(1, 30)),
+    st.builds(
+        View,
+        width=st.integers(40, 200),
+        color=st.booleans(),
+        ascii=st.booleans(),
+        full=st.booleans(),
+        top=st.integers(1, 30),
+    ),
     st.sampled_from([1, 2, 4]),
     st.booleans(),
 )
@@ -135,7 +148,11 @@ def test_the_header_says_what_ran() -> None:
     ):
         assert fact in said
     assert "not learned" not in said
-    for source, words in {"random": "drawn at random", "file": "from file w.npz", "tensors": "captured tensors w.npz"}.items():
+    for source, words in {
+        "random": "drawn at random",
+        "file": "from file w.npz",
+        "tensors": "captured tensors w.npz",
+    }.items():
         document["model"] |= {"source": source, "name": "w.npz"}
         assert words in run_screen(document, View(show=frozenset({"header"}))).plain
 

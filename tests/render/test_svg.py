@@ -32,7 +32,9 @@ def test_hostile_text_is_only_text() -> None:
 def test_cells_are_the_weights() -> None:
     document = documents.run(["a", "b", "c"])
     weights = document["layers"][0]["heads"][0]["weights"]
-    rects = [rect for rect in ET.fromstring(attention_svg(document)).iter(NS + "rect") if rect.find(NS + "title") is not None]
+    rects = [
+        rect for rect in ET.fromstring(attention_svg(document)).iter(NS + "rect") if rect.find(NS + "title") is not None
+    ]
     high = max(map(max, weights))
     assert len(rects) == 9
     for rect in rects:
@@ -46,7 +48,9 @@ def test_masked_cells_are_left_out() -> None:
     assert attention_svg(document).count("<title>") == 6
 
 
-@pytest.mark.parametrize("document", [documents.run(heads=8), documents.heads(), documents.run([f"w{at}" for at in range(53)], heads=2)])
+@pytest.mark.parametrize(
+    "document", [documents.run(heads=8), documents.heads(), documents.run([f"w{at}" for at in range(53)], heads=2)]
+)
 def test_same_document_same_bytes_and_no_reference(document) -> None:
     text = attention_svg(document)
     assert text == attention_svg(document)

@@ -17,7 +17,21 @@ from attncli.render.view import View
 from attncli.render.window import both_ends, ends, panels, says
 
 NAN = float("nan")
-WORDS = ["The", "今天", "e\u0301le\u0300ve", "👨‍👩‍👧", "שלום", "[red]x[/red]", "a\x1b[2J\nb", "", " ", "because" * 9, "\u202e", "❤️", "การ"]
+WORDS = [
+    "The",
+    "今天",
+    "e\u0301le\u0300ve",
+    "👨‍👩‍👧",
+    "שלום",
+    "[red]x[/red]",
+    "a\x1b[2J\nb",
+    "",
+    " ",
+    "because" * 9,
+    "\u202e",
+    "❤️",
+    "การ",
+]
 VIEWS = st.builds(
     View,
     width=st.integers(40, 200),
@@ -46,7 +60,9 @@ def test_matrices_fit_every_view(view: View, rows: int, columns: int, size: floa
     names = st.lists(st.sampled_from(WORDS), min_size=columns, max_size=columns)
     values = np.sin(np.arange(rows * columns * 1.0)).reshape(rows, columns) * size
     values[np.arange(rows * columns).reshape(rows, columns) % 5 == 3] = NAN
-    block = matrix(values, data.draw(names)[:rows] + ["x"] * (rows - columns), data.draw(names), view, title="t", note="n" * 30)
+    block = matrix(
+        values, data.draw(names)[:rows] + ["x"] * (rows - columns), data.draw(names), view, title="t", note="n" * 30
+    )
     fits(block, view)
     starts = {line_width(row[:2]) for row in block.rows[2:] if len(row) > columns and row[0][0].strip().isdigit()}
     assert len(starts) <= 1  # every row's numbers start in the same cell
@@ -64,7 +80,11 @@ def test_numbers_end_under_their_column_in_every_script() -> None:
 
 def test_a_small_matrix_as_text() -> None:
     block = matrix(
-        [[0.5, None, 0.25], [0, 0, 0], [0.1, 0.7, 0.2]], ["The", "cat", "sat"], ["The", "cat", "sat"], View(width=60), title="weights"
+        [[0.5, None, 0.25], [0, 0, 0], [0.1, 0.7, 0.2]],
+        ["The", "cat", "sat"],
+        ["The", "cat", "sat"],
+        View(width=60),
+        title="weights",
     )
     assert block.plain == (
         "weights\n"

@@ -11,7 +11,12 @@ from attncli.render.view import View
 @pytest.mark.parametrize(
     ("ours", "theirs", "ratio", "says"),
     [
-        (3e-8, 6e-7, 0.05, "3.0e-08 from float64 (root mean square), 0.05 times transformers' own 6.0e-07, allowed 2 times."),
+        (
+            3e-8,
+            6e-7,
+            0.05,
+            "3.0e-08 from float64 (root mean square), 0.05 times transformers' own 6.0e-07, allowed 2 times.",
+        ),
         (3e-8, 0.0, None, "unboundedly many times transformers' own 0.0e+00"),
         (3e-8, 0.0, float("inf"), "unboundedly many times"),
         (None, 6e-7, None, "some numbers are too large for it."),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
-from attncli.models.words import ACTIVATIONS
 
 ENCODER = Names(
     layer="encoder.layers.{layer}.",
@@ -29,7 +29,13 @@ ENCODER = Names(
     },
     prefixes=("model.",),
     ignored=(
-        *("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "encoder.version", "decoder.version"),
+        *(
+            "shared.weight",
+            "encoder.embed_tokens.weight",
+            "decoder.embed_tokens.weight",
+            "encoder.version",
+            "decoder.version",
+        ),
         *("final_logits_bias", "lm_head.weight", "classification_head.*", "qa_outputs.*"),
     ),
 )
@@ -70,7 +76,10 @@ def spec(config: Config) -> Spec:
     width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
     embedding = Embedding(
-        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="learned", position_offset=2, norm=norm
+        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0,
+        positions="learned",
+        position_offset=2,
+        norm=norm,
     )
     return encoder_decoder(config, "bart", norm, embedding)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.family import Family, Grouped, Names
 
@@ -17,7 +17,12 @@ NAMES = Names(
         "mlp.up": "mlp.dense_h_to_4h",
         "mlp.down": "mlp.dense_4h_to_h",
     },
-    outside={"tokens": "word_embeddings", "embed.norm": "word_embeddings_layernorm", "final": "ln_f", "head": "lm_head"},
+    outside={
+        "tokens": "word_embeddings",
+        "embed.norm": "word_embeddings_layernorm",
+        "final": "ln_f",
+        "head": "lm_head",
+    },
     prefixes=("transformer.",),
     ignored=("lm_head.*", "score.*", "classifier.*", "qa_outputs.*"),
 )

@@ -1,14 +1,17 @@
-"""Cohere Command R: parallel parts under one layer norm without bias, adjacent entries rotated. Source: Cohere, 2024."""
+"""Cohere Command R: parallel parts under one layer norm without bias, adjacent entries rotated. Source: Cohere,
+2024."""
 
 from __future__ import annotations
 
-from attncli.attention.spec import Norm, QkNorm, Spec
+from attncli.mechanism.spec import Norm, QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
 from attncli.models.rotary import rope
 
-NAMES = llama.NAMES.with_roles({"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"}, without=("mlp.in",))
+NAMES = llama.NAMES.with_roles(
+    {"attn.q_norm": "self_attn.q_norm", "attn.k_norm": "self_attn.k_norm"}, without=("mlp.in",)
+)
 
 
 def spec(config: Config) -> Spec:

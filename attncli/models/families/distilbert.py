@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="transformer.layer.{layer}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attncli.attention.spec import Spec
+from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import bert
 from attncli.models.family import Family

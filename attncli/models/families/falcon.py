@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Alibi, Attention, Block, Head, Mlp, Norm, Place, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Alibi, Attention, Block, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Grouped, Names
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -47,7 +47,10 @@ def spec(config: Config) -> Spec:
     position = alibi if config.flag("alibi", default=False) else rope(config, dim)
     block = Block(
         Attention(heads, kv_heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
-        Mlp(config.whole("ffn_hidden_size", default=4 * width), config.choice("activation", among=ACTIVATIONS, default="gelu")),
+        Mlp(
+            config.whole("ffn_hidden_size", default=4 * width),
+            config.choice("activation", among=ACTIVATIONS, default="gelu"),
+        ),
         norms,
         parallel=parallel,
     )

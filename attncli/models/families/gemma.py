@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Embedding, Mlp, Spec
+from attncli.mechanism.spec import Embedding, Mlp, Spec
 from attncli.models.config import Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 HEAD_DIM = 256
 """The width of a head where the config does not say."""
@@ -25,7 +25,9 @@ def spec(config: Config) -> Spec:
         norms={"attn.in": norm, "mlp.in": norm},
         mlp=mlp(config),
     )
-    return llama.decoder(config, "gemma", [block] * llama.depth(config), final=norm, embedding=embedding(config), tied=True)
+    return llama.decoder(
+        config, "gemma", [block] * llama.depth(config), final=norm, embedding=embedding(config), tied=True
+    )
 
 
 def embedding(config: Config) -> Embedding:
@@ -35,7 +37,9 @@ def embedding(config: Config) -> Embedding:
 
 def mlp(config: Config) -> Mlp:
     """The gated feed-forward part; the first configs wrote "gelu" for the approximation by tanh."""
-    activation = config.choice("hidden_activation", "hidden_act", among={**ACTIVATIONS, "gelu": "gelu_tanh"}, default="gelu_pytorch_tanh")
+    activation = config.choice(
+        "hidden_activation", "hidden_act", among={**ACTIVATIONS, "gelu": "gelu_tanh"}, default="gelu_pytorch_tanh"
+    )
     return Mlp(config.whole("intermediate_size"), activation, gated=True)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Mlp, Norm, Place, Spec
+from attncli.mechanism.spec import Mlp, Norm, Place, Spec
 from attncli.models.config import Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import gemma, llama
 from attncli.models.family import Family
 from attncli.models.layer_types import layer_types, masked
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 PLACES: tuple[Place, ...] = ("attn.in", "attn.out", "mlp.in", "mlp.out")
 
@@ -42,7 +42,9 @@ def spec(config: Config) -> Spec:
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]
     logit_cap = config.cap("final_logit_softcapping", 30.0)
-    return llama.decoder(config, "gemma2", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap)
+    return llama.decoder(
+        config, "gemma2", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap
+    )
 
 
 def mlp(config: Config) -> Mlp:

@@ -1,9 +1,10 @@
-"""Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global one. Source: Gemma Team, 2025."""
+"""Gemma 3 (text) and EmbeddingGemma: normed queries and keys, five local layers to a global one. Source: Gemma Team,
+2025."""
 
 from __future__ import annotations
 
-from attncli.attention.mask import Everywhere, Mask, Window
-from attncli.attention.spec import QkNorm, Spec
+from attncli.mechanism.mask import Everywhere, Mask, Window
+from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import Config, Fixed
 from attncli.models.families import gemma, gemma2, llama
 from attncli.models.family import Family
@@ -40,7 +41,9 @@ def spec(config: Config) -> Spec:
             )
         )
     logit_cap = config.cap("final_logit_softcapping", None)
-    return llama.decoder(config, "gemma3_text", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap)
+    return llama.decoder(
+        config, "gemma3_text", blocks, final=norm, embedding=gemma.embedding(config), tied=True, logit_cap=logit_cap
+    )
 
 
 def _mask(window: int | None, both_ways: bool) -> Mask:

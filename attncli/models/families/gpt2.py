@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Concat, Family, Names
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="h.{layer}.",

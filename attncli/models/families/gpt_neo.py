@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.errors import InputError
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 from attncli.models.layer_types import causal
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -34,7 +34,8 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     mlp = Mlp(
-        config.whole("intermediate_size", default=4 * width), config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")
+        config.whole("intermediate_size", default=4 * width),
+        config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
     )
     window = config.whole("window_size", default=256)
     blocks = [
@@ -72,7 +73,11 @@ def _kinds(config: Config, count: int) -> list[str]:
                     raise config.refuse("attention_types", "pairs of a pattern and how often it repeats")
         kinds = kinds[:count] if "attention_types" not in config.values else kinds
     if len(kinds) != count or not set(kinds) <= {"global", "local"}:
-        raise InputError(f"config.json describes {len(kinds)} attention layers", where=config.where, expected=f"{count}, global or local")
+        raise InputError(
+            f"config.json describes {len(kinds)} attention layers",
+            where=config.where,
+            expected=f"{count}, global or local",
+        )
     return kinds
 
 

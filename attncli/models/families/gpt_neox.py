@@ -1,13 +1,14 @@
-"""GPT-NeoX and Pythia: fused projections by head, partly rotated heads, parallel parts with two norms. Source: Black et al., 2022."""
+"""GPT-NeoX and Pythia: fused projections by head, partly rotated heads, parallel parts with two norms. Source: Black
+et al., 2022."""
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Grouped, Names
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -21,7 +22,14 @@ NAMES = Names(
     },
     outside={"tokens": "embed_in", "final": "final_layer_norm", "head": "embed_out|lm_head"},
     prefixes=("gpt_neox.",),
-    ignored=("layers.*.attention.bias", "layers.*.attention.masked_bias", "embed_out.*", "lm_head.*", "score.*", "qa_outputs.*"),
+    ignored=(
+        "layers.*.attention.bias",
+        "layers.*.attention.masked_bias",
+        "embed_out.*",
+        "lm_head.*",
+        "score.*",
+        "qa_outputs.*",
+    ),
 )
 
 
@@ -32,7 +40,11 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
     position = rope(
-        config, dim, theta=("rotary_emb_base", "rope_theta"), partial=("rotary_pct", "partial_rotary_factor"), default_partial=0.25
+        config,
+        dim,
+        theta=("rotary_emb_base", "rope_theta"),
+        partial=("rotary_pct", "partial_rotary_factor"),
+        default_partial=0.25,
     )
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=position),
@@ -47,7 +59,12 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
-        biases=("attn.in", "mlp.*", "final", *(("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ())),
+        biases=(
+            "attn.in",
+            "mlp.*",
+            "final",
+            *(("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()),
+        ),
     )
 
 

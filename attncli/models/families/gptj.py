@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
 from attncli.errors import InputError
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Rope, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="h.{layer}.",
@@ -22,7 +22,14 @@ NAMES = Names(
     },
     outside={"tokens": "wte", "final": "ln_f", "head": "lm_head"},
     prefixes=("transformer.",),
-    ignored=("h.*.attn.bias", "h.*.attn.masked_bias", "h.*.attn.embed_positions", "lm_head.*", "score.*", "qa_outputs.*"),
+    ignored=(
+        "h.*.attn.bias",
+        "h.*.attn.masked_bias",
+        "h.*.attn.embed_positions",
+        "lm_head.*",
+        "score.*",
+        "qa_outputs.*",
+    ),
 )
 
 FIXED = {
@@ -38,11 +45,16 @@ def spec(config: Config) -> Spec:
     dim = width // heads
     rotated = dim if config.get("rotary_dim") is None else config.whole("rotary_dim")
     if rotated % 2 or rotated > dim:
-        raise InputError(f"config.json sets rotary_dim to {rotated}", where=config.where, expected=f"an even number up to {dim}")
+        raise InputError(
+            f"config.json sets rotary_dim to {rotated}", where=config.where, expected=f"an even number up to {dim}"
+        )
     norm = Norm("layer", config.number("layer_norm_epsilon", default=1e-5))
     block = Block(
         Attention(heads, heads, dim, dim, scale=dim**-0.5, mask=Causal(), position=Rope(rotated, pairing="adjacent")),
-        Mlp(config.whole("n_inner", default=4 * width), config.choice("activation_function", among=ACTIVATIONS, default="gelu_new")),
+        Mlp(
+            config.whole("n_inner", default=4 * width),
+            config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"),
+        ),
         {"attn.in": norm},
         parallel=True,
     )

@@ -1,15 +1,16 @@
-"""Llama: pre-norm decoder, root-mean-square norms, rotary positions, gated feed-forward. Source: Touvron et al., 2023."""
+"""Llama: pre-norm decoder, root-mean-square norms, rotary positions, gated feed-forward. Source: Touvron et al.,
+2023."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attncli.attention.mask import Causal, Mask
-from attncli.attention.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
+from attncli.mechanism.mask import Causal, Mask
+from attncli.mechanism.spec import Attention, Block, Embedding, Experts, Head, Mlp, Norm, Place, Position, QkNorm, Spec
 from attncli.models.config import MOST_LAYERS, Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -60,7 +61,8 @@ def attention(
     qk_norm: QkNorm | None = None,
     softcap: float | None = None,
 ) -> Attention:
-    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim."""
+    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for
+    1/√dim."""
     heads = config.whole("num_attention_heads", most=2**16)
     dim = head_dim(config) if dim is None else dim
     return Attention(
@@ -106,7 +108,9 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
 
 def gated(config: Config) -> Mlp:
     """The gated feed-forward part of the config."""
-    return Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="silu"), gated=True)
+    return Mlp(
+        config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="silu"), gated=True
+    )
 
 
 def decoder(
@@ -121,8 +125,8 @@ def decoder(
     logit_cap: float | None = None,
     biases: tuple[str, ...] | None = None,
 ) -> Spec:
-    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config means by silence.
-    biases: None for what `attention_bias` and `mlp_bias` say.
+    """The whole model around its blocks. final: None for the blocks' root-mean-square norm. tied: what the config
+    means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
     """
     config.whole("max_position_embeddings", default=2048)
     flagged = tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))

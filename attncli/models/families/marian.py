@@ -1,10 +1,11 @@
-"""Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al., 2018."""
+"""Marian and OPUS-MT: BART with sinusoidal positions and no norm on the embedding. Source: Junczys-Dowmunt et al.,
+2018."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from attncli.attention.spec import Embedding, Norm, Spec
+from attncli.mechanism.spec import Embedding, Norm, Spec
 from attncli.models.config import Config, Fixed
 from attncli.models.families import bart
 from attncli.models.family import Family
@@ -22,7 +23,9 @@ def spec(config: Config) -> Spec:
     """The Spec of a Marian: the encoder, with the decoder inside."""
     width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
-    embedding = Embedding(scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves")
+    embedding = Embedding(
+        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves"
+    )
     both = bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding)
     other = config.whole("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Experts, Spec
+from attncli.mechanism.spec import Experts, Spec
 from attncli.models.config import Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family, Stacked
 from attncli.models.layer_types import causal
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = llama.NAMES.with_roles(
     {

@@ -1,14 +1,15 @@
-"""ModernBERT: pre-norm encoder, rotary positions, mostly local layers, gated feed-forward. Source: Warner et al., 2024."""
+"""ModernBERT: pre-norm encoder, rotary positions, mostly local layers, gated feed-forward. Source: Warner et al.,
+2024."""
 
 from __future__ import annotations
 
-from attncli.attention.mask import Everywhere, Window
-from attncli.attention.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
+from attncli.mechanism.mask import Everywhere, Window
+from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Place, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Concat, Family, Names
 from attncli.models.layer_types import LOCAL, layer_types
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = Names(
     layer="layers.{layer}.",
@@ -44,7 +45,11 @@ def spec(config: Config) -> Spec:
     every = config.whole("global_attn_every_n_layers", default=3)
     count = config.whole("num_hidden_layers", most=MOST_LAYERS)
     reach = config.whole("local_attention", default=128) // 2
-    mlp = Mlp(config.whole("intermediate_size"), config.choice("hidden_activation", among=ACTIVATIONS, default="gelu"), gated=True)
+    mlp = Mlp(
+        config.whole("intermediate_size"),
+        config.choice("hidden_activation", among=ACTIVATIONS, default="gelu"),
+        gated=True,
+    )
     blocks = []
     for index, kind in enumerate(layer_types(config, count, lambda layer: bool(layer % every))):
         base, default = ("local_rope_theta", 10000.0) if kind == LOCAL else ("global_rope_theta", 160000.0)
@@ -61,7 +66,9 @@ def spec(config: Config) -> Spec:
         blocks=tuple(blocks),
         embedding=Embedding(norm=norm),
         final_norm=norm,
-        biases=tuple(pattern for told, patterns in BIASES.items() if config.flag(told, default=False) for pattern in patterns),
+        biases=tuple(
+            pattern for told, patterns in BIASES.items() if config.flag(told, default=False) for pattern in patterns
+        ),
     )
 
 

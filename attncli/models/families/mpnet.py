@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attncli.attention.spec import RelativeBuckets, Spec
+from attncli.mechanism.spec import RelativeBuckets, Spec
 from attncli.models.config import Config, Fixed
 from attncli.models.families import bert
 from attncli.models.family import Family, Shared

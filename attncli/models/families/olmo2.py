@@ -1,8 +1,9 @@
-"""OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width. Source: OLMo Team, 2025."""
+"""OLMo 2: Llama with norms after each part, and queries and keys normed over their whole width. Source: OLMo Team,
+2025."""
 
 from __future__ import annotations
 
-from attncli.attention.spec import QkNorm, Spec
+from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family

@@ -1,12 +1,13 @@
-"""OPT: learned positions that start at row 2; the 350m model is post-norm with a narrower token table. Source: Zhang et al., 2022."""
+"""OPT: learned positions that start at row 2; the 350m model is post-norm with a narrower token table. Source: Zhang
+et al., 2022."""
 
 from __future__ import annotations
 
-from attncli.attention.mask import Causal
-from attncli.attention.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
-from attncli.models.words import ACTIVATIONS
 
 POST = {"attn.sum": "self_attn_layer_norm", "mlp.sum": "final_layer_norm"}
 

@@ -1,13 +1,14 @@
-"""Phi 1 to 2: attention and feed-forward in parallel under one norm, partly rotated heads. Source: Gunasekar et al., 2023."""
+"""Phi 1 to 2: attention and feed-forward in parallel under one norm, partly rotated heads. Source: Gunasekar et al.,
+2023."""
 
 from __future__ import annotations
 
-from attncli.attention.spec import Mlp, Norm, QkNorm, Spec
+from attncli.mechanism.spec import Mlp, Norm, QkNorm, Spec
 from attncli.models.config import Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama
 from attncli.models.family import Family
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = llama.NAMES.with_roles(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Spec
+from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Concat, Family
@@ -20,7 +20,9 @@ def spec(config: Config) -> Spec:
     config.optional("original_max_position_embeddings")
     mask = causal(config.optional("sliding_window"))
     norm = llama.rms(config, default=1e-5)
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, norms={"attn.in": norm, "mlp.in": norm})
+    block = llama.block(
+        config, position=rope(config, llama.head_dim(config)), mask=mask, norms={"attn.in": norm, "mlp.in": norm}
+    )
     return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
 
 

@@ -1,9 +1,10 @@
-"""Qwen2: Llama with biases on queries, keys and values, and optional windows in its upper layers. Source: Qwen Team, 2024."""
+"""Qwen2: Llama with biases on queries, keys and values, and optional windows in its upper layers. Source: Qwen Team,
+2024."""
 
 from __future__ import annotations
 
-from attncli.attention.mask import Mask
-from attncli.attention.spec import Spec
+from attncli.mechanism.mask import Mask
+from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family

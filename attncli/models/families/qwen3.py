@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import QkNorm, Spec
+from attncli.mechanism.spec import QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama, qwen2
 from attncli.models.family import Family
@@ -15,7 +15,9 @@ def spec(config: Config) -> Spec:
     """The Spec of a Qwen3."""
     dim = llama.head_dim(config, 128)
     position, normed = rope(config, dim), QkNorm(llama.rms(config))
-    blocks = [llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed) for mask in qwen2.masks(config)]
+    blocks = [
+        llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed) for mask in qwen2.masks(config)
+    ]
     return llama.decoder(config, "qwen3", blocks)
 
 

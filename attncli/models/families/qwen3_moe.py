@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Experts, QkNorm, Spec
+from attncli.mechanism.spec import Experts, QkNorm, Spec
 from attncli.models.config import Config
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import llama, qwen3
 from attncli.models.family import Family, Stacked
 from attncli.models.layer_types import causal
 from attncli.models.rotary import rope
-from attncli.models.words import ACTIVATIONS
 
 NAMES = qwen3.NAMES.with_roles(
     {
@@ -38,7 +38,9 @@ def spec(config: Config) -> Spec:
     config.optional("max_window_layers", least=0)
     window = config.optional("sliding_window", default=4096)
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, qk_norm=QkNorm(llama.rms(config)), mlp=experts)
+    block = llama.block(
+        config, position=rope(config, llama.head_dim(config)), mask=mask, qk_norm=QkNorm(llama.rms(config)), mlp=experts
+    )
     return llama.decoder(config, "qwen3_moe", [block] * llama.depth(config))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Spec
+from attncli.mechanism.spec import Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family
@@ -14,7 +14,9 @@ def spec(config: Config) -> Spec:
     """The Spec of a SmolLM3."""
     count = llama.depth(config)
     every = config.whole("no_rope_layer_interval", default=4)
-    rotated = config.many("no_rope_layers", kind=int, count=count) or [int(bool((layer + 1) % every)) for layer in range(count)]
+    rotated = config.many("no_rope_layers", kind=int, count=count) or [
+        int(bool((layer + 1) % every)) for layer in range(count)
+    ]
     window = config.optional("sliding_window")
     windows = config.flag("use_sliding_window", default=False) and window is not None
     config.optional("max_window_layers", least=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attncli.attention.spec import Norm, Place, QkNorm, Spec
+from attncli.mechanism.spec import Norm, Place, QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.families import llama
 from attncli.models.family import Family, Stacked

@@ -1,14 +1,15 @@
-"""T5: encoder-decoder with learned biases by distance, unscaled scores, root-mean-square norms. Source: Raffel et al., 2020."""
+"""T5: encoder-decoder with learned biases by distance, unscaled scores, root-mean-square norms. Source: Raffel et al.,
+2020."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from attncli.attention.mask import Causal, Everywhere
-from attncli.attention.spec import Attention, Block, Mlp, Norm, Place, RelativeBuckets, Spec
+from attncli.mechanism.mask import Causal, Everywhere
+from attncli.mechanism.spec import Attention, Block, Mlp, Norm, Place, RelativeBuckets, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names, Shared
-from attncli.models.words import ACTIVATIONS
 
 BUCKETS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
@@ -78,7 +79,9 @@ def spec(config: Config, *, feed_forward: str = "relu") -> Spec:
             config.whole("relative_attention_max_distance", default=128),
             bidirectional=not looks_back,
         )
-        return Attention(heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets)
+        return Attention(
+            heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets
+        )
 
     cross = Attention(heads, heads, dim, dim, scale=1.0)
     encoder = Spec(
@@ -88,11 +91,16 @@ def spec(config: Config, *, feed_forward: str = "relu") -> Spec:
         blocks=(Block(attention(looks_back=False), mlp, norms),) * layers,
         final_norm=norm,
     )
-    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (["T5EncoderModel"], ["MT5EncoderModel"]):
+    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (
+        ["T5EncoderModel"],
+        ["MT5EncoderModel"],
+    ):
         config.optional("num_decoder_layers")
         return encoder
     block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
-    decoder = replace(encoder, blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS), start=start)
+    decoder = replace(
+        encoder, blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS), start=start
+    )
     return replace(encoder, decoder=decoder)
 
 
@@ -104,7 +112,9 @@ def _mlp(config: Config, default: str) -> Mlp:
     words = {**ACTIVATIONS, **{f"gated-{name}": kind for name, kind in ACTIVATIONS.items()}, "gated-gelu": "gelu_tanh"}
     told = config.get("feed_forward_proj") or default
     activation = config.choice("dense_act_fn", "feed_forward_proj", among=words, default=default)
-    return Mlp(config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(told).startswith("gated-")))
+    return Mlp(
+        config.whole("d_ff"), activation, gated=config.flag("is_gated_act", default=str(told).startswith("gated-"))
+    )
 
 
 FAMILY = Family("t5", spec, ENCODER, DECODER, FIXED)

@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 
 from attncli.errors import InputError
-from attncli.models.layouts.found import Array, Tensors
 from attncli.models.layouts.layout import Asked, Layout, OwnScale, Read
+from attncli.models.layouts.named_tensors import Array, Tensors
 
 HEAD = re.compile(r"heads\.([0-9]{1,4})\.")
 SHARED = {"q": "queries", "k": "keys", "v": "values"}
 SCALE = OwnScale(
-    "sqrt-dmodel", "the scale is 1/√d_model, as this class divides by √embed_size (--scale sqrt-dmodel); --scale sqrt-dk for 1/√d_k"
+    "sqrt-dmodel",
+    "the scale is 1/√d_model, as this class divides by √embed_size (--scale sqrt-dmodel); --scale sqrt-dk for 1/√d_k",
 )
 
 
@@ -29,7 +30,10 @@ def _list_of_heads(heads: int) -> Layout:
     """A module list of single heads, each with WQ, WK and WV, and one `linear` over their outputs side by side."""
     each = [(f"heads.{head}.W{role.upper()}", role) for head in range(heads) for role in "qkv"]
     needs = {f"{name}.weight": f"{role}.weight" for name, role in each}
-    may = {f"{name}.bias": f"{role}.bias" for name, role in each} | {"linear.weight": "o.weight", "linear.bias": "o.bias"}
+    may = {f"{name}.bias": f"{role}.bias" for name, role in each} | {
+        "linear.weight": "o.weight",
+        "linear.bias": "o.bias",
+    }
     says = "multi-head class heads.i (WQ WK WV) and linear, [out, in]"
     return Layout(says, needs, may, partial(_read_list, heads=heads))
 
@@ -44,7 +48,9 @@ def _read_list(tensors: Tensors, asked: Asked, *, heads: int) -> Read:
         if with_bias and len(with_bias) < heads:
             lacks = next(name for name in names if name not in with_bias)
             raise InputError(
-                f"{with_bias[0]} has a bias and {lacks} has none", where=tensors.where, expected="a bias in every head or in none"
+                f"{with_bias[0]} has a bias and {lacks} has none",
+                where=tensors.where,
+                expected="a bias in every head or in none",
             )
         if with_bias:
             read[f"{role}.bias"] = np.concatenate([tensors.read(f"{name}.bias", shape[0]) for name in names])
@@ -86,4 +92,9 @@ def _read_shared(tensors: Tensors, asked: Asked) -> Read:
         read["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
     if times == 1:
         return Read(read, None, SCALE)
-    return Read(read, times, SCALE, (f"each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",))
+    return Read(
+        read,
+        times,
+        SCALE,
+        (f"each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",),
+    )

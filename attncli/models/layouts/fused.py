@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from attncli.errors import InputError
-from attncli.models.layouts.found import Array, Tensors
 from attncli.models.layouts.layout import Asked, Layout, Read
+from attncli.models.layouts.named_tensors import Array, Tensors
 
 TORCH = "torch.nn.MultiheadAttention"
 TORCH_SEPARATE = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
@@ -59,7 +59,8 @@ def _fused(name: str, output: str) -> Layout:
 
 
 def _read_fused(tensors: Tensors, asked: Asked, *, name: str, output: str) -> Read:
-    """q, k and v side by side in one weight: [3·out, in] as `nn.Linear` keeps it, or [in, 3·out] as a convolution of width 1 does."""
+    """q, k and v side by side in one weight: [3·out, in] as `nn.Linear` keeps it, or [in, 3·out] as a convolution of
+    width 1 does."""
     whole = tensors.read(f"{name}.weight", None, None)
     d_model = min(whole.shape)
     if set(whole.shape) != {d_model, 3 * d_model}:

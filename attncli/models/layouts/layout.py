@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from attncli.models.layouts.found import Array, Tensors
+from attncli.models.layouts.named_tensors import Array, Tensors
 
 Orientation = Literal["in-out", "out-in"]
 """How a matrix is stored: [in, out] is multiplied as X·W, [out, in] as X·Wᵀ (`nn.Linear`)."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from attncli.errors import InputError
 from attncli.inputs.tensors import read_metadata, read_tensors
 from attncli.models.layouts.classes import class_layouts
-from attncli.models.layouts.facts import Facts, facts_of
-from attncli.models.layouts.found import Array, Tensors, listing, plain
 from attncli.models.layouts.fused import fused_layouts
 from attncli.models.layouts.layout import NOTHING_ASKED, Asked, Layout, OwnScale
+from attncli.models.layouts.named_tensors import Array, Tensors, listing, plain
 from attncli.models.layouts.separate import separate_layouts
+from attncli.models.layouts.stated_sizes import Facts, facts_of
 from attncli.models.vocabulary import TABLE, Vocabulary, vocabulary_of
 
 BESIDE = frozenset(("norm.weight", "norm.bias", "embedding.weight", "bias_k", "bias_v", "bias"))
@@ -60,7 +60,9 @@ def read_weight_file(path: Path, asked: Asked = NOTHING_ASKED) -> Recognised:
     return recognise(read_tensors(path), read_metadata(path), str(path), asked)
 
 
-def recognise(arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, asked: Asked = NOTHING_ASKED) -> Recognised:
+def recognise(
+    arrays: Mapping[str, Array], metadata: Mapping[str, str], where: str, asked: Asked = NOTHING_ASKED
+) -> Recognised:
     """Tensors by name as the weights of one attention. where: the file, for messages.
 
     Raises InputError for tensors that are missing, unknown or of a wrong shape, naming what was found
@@ -90,8 +92,14 @@ def _stored_scale(metadata: Mapping[str, str], where: str) -> OwnScale | None:
     """The scale that `attn weights convert` noted down for weights whose class has its own."""
     told = metadata.get(SCALE, "sqrt-dk")
     if told not in ("sqrt-dk", "sqrt-dmodel"):
-        raise InputError(f"the file's metadata give the scale {told[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel")
-    return None if told == "sqrt-dk" else OwnScale(told, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+        raise InputError(
+            f"the file's metadata give the scale {told[:40]!r}", where=where, expected="sqrt-dk or sqrt-dmodel"
+        )
+    return (
+        None
+        if told == "sqrt-dk"
+        else OwnScale(told, "the scale is 1/√d_model, as the file says; --scale sqrt-dk for 1/√d_k")
+    )
 
 
 def _fitting(tensors: Tensors) -> Layout:
@@ -101,7 +109,9 @@ def _fitting(tensors: Tensors) -> Layout:
     for layout in layouts:
         if layout.needs.keys() <= present <= layout.knows.keys():
             return layout
-    nearest = max(layouts, key=lambda layout: (len(_projections(layout) & present), -len(layout.needs.keys() - present)))
+    nearest = max(
+        layouts, key=lambda layout: (len(_projections(layout) & present), -len(layout.needs.keys() - present))
+    )
     if not _projections(nearest) & present:
         raise InputError(
             f"these tensors are no attention that attn knows: {listing(tensors.spelled.values())}",

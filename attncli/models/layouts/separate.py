@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from attncli.models.layouts.found import Array, Tensors
 from attncli.models.layouts.layout import Asked, Layout, Orientation, Read
+from attncli.models.layouts.named_tensors import Array, Tensors
 
 ROLES = ("q", "k", "v", "o")
 
@@ -41,7 +41,8 @@ SPELLINGS = (
 
 
 def separate_layouts() -> list[Layout]:
-    """Every spelling as `nn.Linear` modules, as bare matrices and as kernels, with every name of the output projection."""
+    """Every spelling as `nn.Linear` modules, as bare matrices and as kernels, with every name of the output
+    projection."""
     return [
         _layout(spelling, output, form)
         for spelling in SPELLINGS
@@ -82,7 +83,9 @@ def _read(tensors: Tensors, asked: Asked, *, weights: dict[str, str], biases: di
         flat = {role: _flat(tensors, weights[role], array, role, form, heads) for role, array in found.items()}
     else:
         plain = {role: tensors.read(weights[role], None, None) for role in found}
-        flat, notes = oriented(plain, "out-in" if form == "linear" else "in-out", asked, [weights[role] for role in plain])
+        flat, notes = oriented(
+            plain, "out-in" if form == "linear" else "in-out", asked, [weights[role] for role in plain]
+        )
     read = {f"{role}.weight": array for role, array in flat.items()}
     for role, name in biases.items():
         if name in tensors and role in flat:
@@ -114,7 +117,9 @@ def _flat_bias(tensors: Tensors, name: str, width: int) -> Array:
     return bias.reshape(-1) if bias.size == width and bias.ndim <= 2 else tensors.read(name, width)
 
 
-def oriented(found: dict[str, Array], usual: Orientation, asked: Asked, names: list[str]) -> tuple[dict[str, Array], tuple[str, ...]]:
+def oriented(
+    found: dict[str, Array], usual: Orientation, asked: Asked, names: list[str]
+) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Matrices by role as [out, in], and what to say about it.
 
     usual: how this layout stores them. Taken as usual unless the asker says otherwise or the
@@ -141,6 +146,10 @@ def _words(way: Orientation) -> str:
 def _agrees(found: dict[str, Array], way: Orientation, d_model: int | None) -> bool:
     into, out = (0, 1) if way == "in-out" else (1, 0)
     widths = {found[role].shape[into] for role in "qkv"}
-    if len(widths) > 1 or (d_model is not None and widths != {d_model}) or found["q"].shape[out] != found["k"].shape[out]:
+    if (
+        len(widths) > 1
+        or (d_model is not None and widths != {d_model})
+        or found["q"].shape[out] != found["k"].shape[out]
+    ):
         return False
     return "o" not in found or (found["o"].shape[into] == found["v"].shape[out] and found["o"].shape[out] in widths)

@@ -35,7 +35,11 @@ class Schemas(Mapping[str, dict[str, Any]]):
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         described: dict[str, Any] = import_module(f"{__name__}.{MODULES[name]}").SCHEMA
-        about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{name.replace('.', ':')}", "title": name}
+        about = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": f"urn:{name.replace('.', ':')}",
+            "title": name,
+        }
         return {**about, **described}
 
     def __iter__(self) -> Iterator[str]:

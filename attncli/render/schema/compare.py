@@ -13,7 +13,8 @@ HEAD = record(
         "a": PLACE,
         "b": PLACE,
         "max_difference": described(
-            record({"value": NUMBER, "query": COUNT, "key": COUNT}), "The weight that differs most, signed; positions in A."
+            record({"value": NUMBER, "query": COUNT, "key": COUNT}),
+            "The weight that differs most, signed; positions in A.",
         ),
         "mean_difference": described(NUMBER, "Mean of |B - A|."),
         "js": described(or_null(NUMBER), "Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931."),
@@ -27,7 +28,9 @@ HEAD = record(
         "difference": MATRIX,
     }
 )
-MOVED = record({"layer": COUNT, "head": COUNT, "query": COUNT, "key": COUNT, "a": NUMBER, "b": NUMBER, "difference": NUMBER})
+MOVED = record(
+    {"layer": COUNT, "head": COUNT, "query": COUNT, "key": COUNT, "a": NUMBER, "b": NUMBER, "difference": NUMBER}
+)
 SCHEMA = record(
     {
         "schema": parts.named("attn.compare/1"),

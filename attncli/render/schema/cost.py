@@ -15,7 +15,8 @@ VARIANT = record(
         "streamed_bytes": described(COUNT, "Those of `rows` query rows."),
         "steps": described(COUNT, "Sequential steps."),
         "path": described(
-            {"type": ["integer", "null"]}, "Layers, for the rnn steps, between the most distant tokens; null where chance decides."
+            {"type": ["integer", "null"]},
+            "Layers, for the rnn steps, between the most distant tokens; null where chance decides.",
         ),
         "grows": or_null(TEXT),
     }
@@ -55,10 +56,20 @@ SCHEMA = record(
         "model": or_null(parts.MODEL),
         "layers": listed(LAYER),
         "total": or_null(
-            record({"multiply_adds": COUNT, "projections": COUNT, "cache_bytes": COUNT, "score_bytes": COUNT, "streamed_bytes": COUNT})
+            record(
+                {
+                    "multiply_adds": COUNT,
+                    "projections": COUNT,
+                    "cache_bytes": COUNT,
+                    "score_bytes": COUNT,
+                    "streamed_bytes": COUNT,
+                }
+            )
         ),
         "measured": listed(
-            record({"name": TEXT, "backend": TEXT, "seconds": NUMBER, "repeats": SIZE, "ratio": NUMBER, "computed": NUMBER}),
+            record(
+                {"name": TEXT, "backend": TEXT, "seconds": NUMBER, "repeats": SIZE, "ratio": NUMBER, "computed": NUMBER}
+            ),
             "Median times on this machine; ratios to `full` of the same backend, and the same ratios of multiply-adds.",
         ),
         "warnings": parts.WARNINGS,

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from attncli.render.schema import parts
-from attncli.render.schema.parts import COUNT, FLAG, MATRIX, NUMBER, SIZE, TEXT, VECTOR, described, listed, or_null, record
+from attncli.render.schema.parts import (
+    COUNT,
+    FLAG,
+    MATRIX,
+    NUMBER,
+    SIZE,
+    TEXT,
+    VECTOR,
+    described,
+    listed,
+    or_null,
+    record,
+)
 
 COMMON = {"schema": parts.named("attn.explain/1"), "version": parts.VERSION}
 RUN = {"text": TEXT, "tokens": parts.TOKENS, "model": parts.MODEL, "attention": parts.ATTENTION}
@@ -22,7 +34,11 @@ STEPS = listed(
     {
         "anyOf": [
             _step("projections", x=VECTOR, q=VECTOR, k=MATRIX, v=MATRIX),
-            _step("similarity", products=described(MATRIX, "[key, dim]: q_i·k_ji."), raw=described(VECTOR, "[key]: their sums.")),
+            _step(
+                "similarity",
+                products=described(MATRIX, "[key, dim]: q_i·k_ji."),
+                raw=described(VECTOR, "[key]: their sums."),
+            ),
             _step(
                 "scores",
                 scale=NUMBER,
@@ -42,7 +58,9 @@ STEPS = listed(
                 sum=NUMBER,
                 weights=VECTOR,
             ),
-            _step("output", terms=described(MATRIX, "[key, dim]: w_j·v_j."), output=described(VECTOR, "[dim]: their sum.")),
+            _step(
+                "output", terms=described(MATRIX, "[key, dim]: w_j·v_j."), output=described(VECTOR, "[dim]: their sum.")
+            ),
         ]
     },
     "The steps in order; keys in the order of the text.",
@@ -111,7 +129,9 @@ SCALING = record(
                 }
             )
         ),
-        "softmax": listed(record({**SCALE, "largest": NUMBER, "entropy": NUMBER, "gradient": NUMBER}), "Means over the queries."),
+        "softmax": listed(
+            record({**SCALE, "largest": NUMBER, "entropy": NUMBER, "gradient": NUMBER}), "Means over the queries."
+        ),
         "warnings": parts.WARNINGS,
     },
     says="The variance of q·k, and a softmax with and without scaling.",
@@ -138,7 +158,9 @@ ORDER = record(
         **_topic("order"),
         "layer": COUNT,
         "order": described(listed(COUNT), "For each new place the position of the token that moves there."),
-        "reversed": described(FLAG, "Whether the other order is the tokens read backwards, which keeps every distance."),
+        "reversed": described(
+            FLAG, "Whether the other order is the tokens read backwards, which keeps every distance."
+        ),
         "moved": parts.TOKENS,
         "rows": listed(
             record(

@@ -6,12 +6,21 @@ from attncli.render.schema import parts
 
 PLACE = {
     "weight": parts.described(parts.WEIGHT, "From the query to the key."),
-    "rank": parts.described({"type": ["integer", "null"], "minimum": 1}, "1 if no key of this query has more weight; null if hidden."),
+    "rank": parts.described(
+        {"type": ["integer", "null"], "minimum": 1}, "1 if no key of this query has more weight; null if hidden."
+    ),
     "visible": parts.described(parts.COUNT, "Keys that this query may see."),
-    "top_key": parts.described({"type": ["integer", "null"]}, "The key with the most weight; null if the query sees none."),
+    "top_key": parts.described(
+        {"type": ["integer", "null"]}, "The key with the most weight; null if the query sees none."
+    ),
 }
 HEAD = parts.record(
-    {"layer": parts.COUNT, "head": parts.COUNT, **PLACE, "reverse": parts.record(PLACE, says="The same from `to` to `from`.")}
+    {
+        "layer": parts.COUNT,
+        "head": parts.COUNT,
+        **PLACE,
+        "reverse": parts.record(PLACE, says="The same from `to` to `from`."),
+    }
 )
 SCHEMA = parts.record(
     {

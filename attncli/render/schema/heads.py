@@ -7,11 +7,17 @@ from attncli.render.schema import parts
 METRIC = {
     "anyOf": [
         {"type": ["number", "null"]},
-        parts.record({"value": parts.or_null(parts.NUMBER), "rows": parts.described(parts.COUNT, "Rows that the mean is over.")}),
+        parts.record(
+            {"value": parts.or_null(parts.NUMBER), "rows": parts.described(parts.COUNT, "Rows that the mean is over.")}
+        ),
     ],
     "description": "A metric's value, null where no row could be used; or the value with the number of rows used.",
 }
-METRICS = {"type": "object", "additionalProperties": METRIC, "description": "Metrics by name; `attn explain metric NAME` defines them."}
+METRICS = {
+    "type": "object",
+    "additionalProperties": METRIC,
+    "description": "Metrics by name; `attn explain metric NAME` defines them.",
+}
 TOP_LINK = parts.record({"query": parts.COUNT, "key": parts.COUNT, "weight": parts.WEIGHT})
 LABEL = parts.record(
     {
@@ -25,7 +31,9 @@ HEAD = parts.record(
     {
         "layer": parts.COUNT,
         "head": parts.COUNT,
-        "pool": parts.described(parts.SIZE, "Of a text too long for whole weights: each cell is the largest of pool × pool weights."),
+        "pool": parts.described(
+            parts.SIZE, "Of a text too long for whole weights: each cell is the largest of pool × pool weights."
+        ),
         "weights": parts.described(parts.MATRIX, "[query, key], without what was excluded; or cells of pool × pool."),
         "metrics": METRICS,
         "baseline": parts.described(METRICS, "The same metrics if every row were uniform over what it may see."),
@@ -47,7 +55,8 @@ ACROSS = {
         "[query, key]: layers multiplied; and the same of uniform attention.",
     ),
     "flow": parts.described(
-        parts.record({"weights": parts.MATRIX}), "[query, key]: maximum flow through the layers, rows scaled to sum to 1."
+        parts.record({"weights": parts.MATRIX}),
+        "[query, key]: maximum flow through the layers, rows scaled to sum to 1.",
     ),
     "similarity": parts.record(
         {
@@ -74,11 +83,19 @@ ACROSS = {
                 )
             ),
             "compositions": parts.listed(
-                parts.record({"way": {"enum": ["q", "k", "v"]}, "strength": parts.or_null(parts.NUMBER), "from": WHICH, "to": WHICH}),
+                parts.record(
+                    {
+                        "way": {"enum": ["q", "k", "v"]},
+                        "strength": parts.or_null(parts.NUMBER),
+                        "from": WHICH,
+                        "to": WHICH,
+                    }
+                ),
                 "The strongest between heads of different layers.",
             ),
             "chance": parts.described(
-                parts.or_null(parts.record(dict.fromkeys(("q", "k", "v"), parts.NUMBER))), "The composition of random matrices."
+                parts.or_null(parts.record(dict.fromkeys(("q", "k", "v"), parts.NUMBER))),
+                "The composition of random matrices.",
             ),
         }
     ),
@@ -96,7 +113,9 @@ SCHEMA = parts.record(
             parts.record(
                 {
                     "weights": parts.MATRIX,
-                    "entropy": parts.described(parts.NUMBER, "Of the average, in nats, mean over rows that see something."),
+                    "entropy": parts.described(
+                        parts.NUMBER, "Of the average, in nats, mean over rows that see something."
+                    ),
                     "heads_entropy": parts.described(
                         parts.NUMBER,
                         "Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike.",
@@ -111,13 +130,26 @@ SCHEMA = parts.record(
         "pieces": parts.described(parts.TOKENS, "With --words: the tokens that were merged; `tokens` holds the words."),
         "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `top_link` leaves out; absent when all count."),
         "excluded": parts.described(
-            parts.record({"names": parts.listed(parts.TEXT), "renormalised": parts.FLAG}), "With --exclude: what no number here counts."
+            parts.record({"names": parts.listed(parts.TEXT), "renormalised": parts.FLAG}),
+            "With --exclude: what no number here counts.",
         ),
         "sort": parts.record({"metric": parts.TEXT, "rising": parts.FLAG}, says="With --sort: the order of `heads`."),
         "resources": parts.RESOURCES,
-        "heads_in_all": parts.described(parts.SIZE, "With --top: how many heads there were; `heads` holds the first of them."),
+        "heads_in_all": parts.described(
+            parts.SIZE, "With --top: how many heads there were; `heads` holds the first of them."
+        ),
         **ACROSS,
     },
-    optional=("average", "empty_rows", "pieces", "links_leave_out", "excluded", "sort", "resources", "heads_in_all", *ACROSS),
+    optional=(
+        "average",
+        "empty_rows",
+        "pieces",
+        "links_leave_out",
+        "excluded",
+        "sort",
+        "resources",
+        "heads_in_all",
+        *ACROSS,
+    ),
     says="Heads compared on one text. Positions, layers and heads count from 0.",
 )

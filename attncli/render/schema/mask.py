@@ -27,7 +27,9 @@ BIAS = record(
         "heads": SIZE,
         "slope": or_null(NUMBER),
         "buckets": described(FLAG, "Whether the values are T5's bucket numbers."),
-        "by_distance": listed(record({"distance": {"type": "integer"}, "value": NUMBER}), "By key position - query position."),
+        "by_distance": listed(
+            record({"distance": {"type": "integer"}, "value": NUMBER}), "By key position - query position."
+        ),
         "before": described(or_null(MATRIX), "[query, key]; null for many positions."),
         "after": described(or_null(MATRIX), "The same, null where hidden."),
         "weights_before": described(or_null(MATRIX), "Weights of queries and keys that are all alike."),

@@ -10,7 +10,9 @@ ALIAS = parts.record(
         "name": parts.TEXT,
         "hub": parts.described(parts.TEXT, "Its id on the hub."),
         "family": FAMILY,
-        "here": parts.described({"enum": ["package", "cache", None]}, "Where it is on this machine; null if it would be fetched."),
+        "here": parts.described(
+            {"enum": ["package", "cache", None]}, "Where it is on this machine; null if it would be fetched."
+        ),
     }
 )
 CACHED = parts.record(
@@ -21,7 +23,9 @@ CACHED = parts.record(
         "family": parts.or_null(FAMILY),
         "native": parts.described(parts.FLAG, "Whether attn runs the family natively."),
         "bytes": parts.described(parts.COUNT, "Size of its safetensors files."),
-        "missing": parts.described(parts.listed(parts.TEXT), "Needed files that are not there; empty for a whole model."),
+        "missing": parts.described(
+            parts.listed(parts.TEXT), "Needed files that are not there; empty for a whole model."
+        ),
     }
 )
 SCHEMA = parts.record(

@@ -55,7 +55,9 @@ TOKEN = record(
         "index": described(COUNT, "Position in the text, from 0."),
         "text": TEXT,
         "id": described({"type": ["integer", "null"]}, "Id in the vocabulary; null where the tokenizer has none."),
-        "start": described({"type": ["integer", "null"]}, "First character in the text, from 0; null for a token that is not in it."),
+        "start": described(
+            {"type": ["integer", "null"]}, "First character in the text, from 0; null for a token that is not in it."
+        ),
         "end": described({"type": ["integer", "null"]}, "Character after the last."),
         "special": described(FLAG, "Whether the tokenizer added it, such as [CLS]."),
     }
@@ -67,7 +69,9 @@ MODEL = record(
         "source": {"enum": ["seeded", "random", "file", "checkpoint", "tensors"]},
         "name": or_null(TEXT),
         "family": or_null(TEXT),
-        "seed": described({"type": ["integer", "null"]}, "The seed of the weights; null when they come from elsewhere."),
+        "seed": described(
+            {"type": ["integer", "null"]}, "The seed of the weights; null when they come from elsewhere."
+        ),
         "d_model": described({"type": ["integer", "null"]}, "Width of a token's vector; null for captured tensors."),
         "layers": SIZE,
         "heads": SIZE,
@@ -88,8 +92,12 @@ ATTENTION = record(
         "position": TEXT,
         "backend": TEXT,
         "dtype": described(TEXT, "The type of the numbers."),
-        "compute_dtype": described(TEXT, "A wider type that they were computed in before they were rounded; absent where there was none."),
-        "hashing": described(TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."),
+        "compute_dtype": described(
+            TEXT, "A wider type that they were computed in before they were rounded; absent where there was none."
+        ),
+        "hashing": described(
+            TEXT, "reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention."
+        ),
     },
     optional=("mask_says", "compute_dtype", "hashing"),
     says="The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`.",
@@ -100,12 +108,17 @@ SHAPES = listed(
     "The shape trace: every step of one layer, with its axes and their sizes.",
 )
 LINK = record({"layer": COUNT, "head": COUNT, "query": COUNT, "key": COUNT, "weight": WEIGHT})
-EMPTY_ROWS = listed(record({"layer": COUNT, "head": COUNT, "query": COUNT}), "Queries that see nothing: their weights and outputs are 0.")
+EMPTY_ROWS = listed(
+    record({"layer": COUNT, "head": COUNT, "query": COUNT}),
+    "Queries that see nothing: their weights and outputs are 0.",
+)
 RESOURCES = record(
     {
         "bytes_read": described(COUNT, "Bytes of weights read for this text; 0 for weights already in memory."),
         "memory_estimate": described(COUNT, "Bytes this run was expected to take at its peak, besides the program."),
-        "peak_memory": described(or_null(COUNT), "The most bytes the process held; of checkpoints only, null where the system is silent."),
+        "peak_memory": described(
+            or_null(COUNT), "The most bytes the process held; of checkpoints only, null where the system is silent."
+        ),
     },
     optional=("peak_memory",),
     says="What the run took.",

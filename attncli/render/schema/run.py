@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from attncli.render.schema import parts
 
-STAGES = {"type": "object", "additionalProperties": {"$ref": "#/$defs/nested"}, "description": "With --stages all: every stage by name."}
+STAGES = {
+    "type": "object",
+    "additionalProperties": {"$ref": "#/$defs/nested"},
+    "description": "With --stages all: every stage by name.",
+}
 HEAD = parts.record(
     {
         "head": parts.COUNT,
         "scores": parts.described(parts.MATRIX, "[query, key]: what enters the softmax; null where masked."),
         "weights": parts.described(
-            parts.MATRIX, "[query, key]: each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible."
+            parts.MATRIX,
+            "[query, key]: each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
         ),
         "output": parts.described(parts.MATRIX, "[query, d_v]: weights times values."),
         "stages": STAGES,
@@ -47,13 +52,19 @@ SCHEMA = {
             "average": parts.described(
                 parts.VECTOR, "[key], with --query: its row of weights, averaged over the layers and heads that ran."
             ),
-            "pieces": parts.described(parts.TOKENS, "With --words: the tokens that were merged; `tokens` holds the words."),
+            "pieces": parts.described(
+                parts.TOKENS, "With --words: the tokens that were merged; `tokens` holds the words."
+            ),
             "maps": parts.listed(
                 parts.record({"layer": parts.COUNT, "head": parts.COUNT, "pool": parts.SIZE, "weights": parts.MATRIX}),
                 "Of a text too long for full matrices: each cell is the largest of pool × pool weights.",
             ),
-            "links_leave_out": parts.listed(parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."),
-            "queries": parts.listed(parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."),
+            "links_leave_out": parts.listed(
+                parts.TEXT, "Kinds of link that `links` and `overview` leave out; absent when all count."
+            ),
+            "queries": parts.listed(
+                parts.COUNT, "With --query: the positions of the rows; absent when every token has its row."
+            ),
             "resources": parts.RESOURCES,
             "empty_rows": parts.EMPTY_ROWS,
             "warnings": parts.WARNINGS,

@@ -10,15 +10,28 @@ HEAD = parts.record(
         "scores": parts.described(parts.MATRIX, "[query, key]: what enters the softmax; null where masked."),
         "weights": parts.described(parts.MATRIX, "[query, key]"),
         "output": parts.described(parts.MATRIX, "[query, d_v]"),
-        "stages": {"type": "object", "additionalProperties": {"$ref": "#/$defs/nested"}, "description": "With --stages all."},
+        "stages": {
+            "type": "object",
+            "additionalProperties": {"$ref": "#/$defs/nested"},
+            "description": "With --stages all.",
+        },
     },
     optional=("scores", "weights", "output", "stages"),
 )
 BATCH = parts.record(
-    {"index": parts.described(parts.listed(parts.COUNT), "Place on the leading axes; empty without any."), "heads": parts.listed(HEAD)}
+    {
+        "index": parts.described(parts.listed(parts.COUNT), "Place on the leading axes; empty without any."),
+        "heads": parts.listed(HEAD),
+    }
 )
 LINK = parts.record(
-    {"index": BATCH["properties"]["index"], "head": parts.COUNT, "query": parts.COUNT, "key": parts.COUNT, "weight": parts.WEIGHT}
+    {
+        "index": BATCH["properties"]["index"],
+        "head": parts.COUNT,
+        "query": parts.COUNT,
+        "key": parts.COUNT,
+        "weight": parts.WEIGHT,
+    }
 )
 SCHEMA = {
     **parts.record(

@@ -10,8 +10,12 @@ LAYER = parts.record(
         "layer": parts.COUNT,
         "weights": parts.described(parts.listed(parts.NUMBER), "Largest difference of the weights, by head."),
         "cross": parts.described(parts.listed(parts.NUMBER), "The same of the cross-attention; empty without one."),
-        "hidden": parts.described(parts.or_null(parts.NUMBER), "Largest difference of the vectors that leave the layer."),
-        "relative": parts.described(parts.NUMBER, "The largest difference, relative to the largest number of its array or 1."),
+        "hidden": parts.described(
+            parts.or_null(parts.NUMBER), "Largest difference of the vectors that leave the layer."
+        ),
+        "relative": parts.described(
+            parts.NUMBER, "The largest difference, relative to the largest number of its array or 1."
+        ),
     }
 )
 SCHEMA = parts.record(

@@ -10,8 +10,12 @@ TENSOR = parts.record(
         "name": parts.TEXT,
         "dtype": parts.TEXT,
         "shape": parts.listed(parts.COUNT),
-        "bytes": parts.described(parts.or_null(parts.COUNT), "Size of the data in bytes; null for a data type NumPy has no numbers for."),
-        "role": parts.described(parts.or_null(parts.TEXT), "What the tensor is used as, apart by spaces; null if it is not used."),
+        "bytes": parts.described(
+            parts.or_null(parts.COUNT), "Size of the data in bytes; null for a data type NumPy has no numbers for."
+        ),
+        "role": parts.described(
+            parts.or_null(parts.TEXT), "What the tensor is used as, apart by spaces; null if it is not used."
+        ),
         "min": parts.described(STATISTIC, "Over the finite values; null where the numbers were not read."),
         "mean": STATISTIC,
         "max": STATISTIC,
@@ -30,7 +34,9 @@ SIZES = parts.record(
         "layer_norm": parts.FLAG,
     }
 )
-EMBEDDING = parts.record({"rows": parts.COUNT, "by": {"enum": ["text", "id"], "description": "Whether rows go by token text or token id."}})
+EMBEDDING = parts.record(
+    {"rows": parts.COUNT, "by": {"enum": ["text", "id"], "description": "Whether rows go by token text or token id."}}
+)
 SCHEMA = parts.record(
     {
         "schema": parts.named("attn.weights/1"),

@@ -32,7 +32,14 @@ def across_part(name: str, document: Document, view: View) -> Lines:
             note = "how much of each input token (column) reaches each position (row); residual counted half"
             shown = matrix(np.asarray(part["weights"]), texts, texts, view, title="rollout", note=note)
             even = "the same of uniform attention: what depth and mask alone give"
-            return stack((shown, matrix(np.asarray(part["uniform"]), texts, texts, view, title="rollout of uniform attention", note=even)))
+            return stack(
+                (
+                    shown,
+                    matrix(
+                        np.asarray(part["uniform"]), texts, texts, view, title="rollout of uniform attention", note=even
+                    ),
+                )
+            )
         case "flow":
             note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
             return matrix(np.asarray(part["weights"]), texts, texts, view, title="attention flow", note=note)
@@ -89,7 +96,9 @@ def _circuits(part: Document, view: View) -> Lines:
     ]
     note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
     shown = rows if view.full else rows[: max(view.top, 12)]
-    heads = table(["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"], shown, view, align=["right"] * 5, title="circuits", note=note)
+    heads = table(
+        ["layer", "head", "copying", "‖W_QK‖", "‖W_OV‖"], shown, view, align=["right"] * 5, title="circuits", note=note
+    )
     left = f"{len(shown)} of {len(rows)} heads shown; --full shows all" if len(shown) < len(rows) else ""
     blocks = [heads, remark(left, view)]
     if part["compositions"]:

@@ -37,7 +37,19 @@ def compare_screen(document: Document, view: View) -> Lines:
 
 def compare_rows(document: Document) -> Iterable[list[object]]:
     """One line per pair of heads, for `--plain`."""
-    yield ["layer_a", "head_a", "layer_b", "head_b", "max_difference", "query", "key", "mean_difference", "js", "kept", "output_error"]
+    yield [
+        "layer_a",
+        "head_a",
+        "layer_b",
+        "head_b",
+        "max_difference",
+        "query",
+        "key",
+        "mean_difference",
+        "js",
+        "kept",
+        "output_error",
+    ]
     for head in document["heads"]:
         most = head["max_difference"]
         yield [
@@ -82,7 +94,11 @@ def _aligned(document: Document, view: View) -> list[Lines]:
     only = document["only"]
     if not only["a"] and not only["b"]:
         moved = any(left != right for left, right in document["aligned"])
-        return [remark("the same tokens in another order: each is compared with itself, in the order of A", view)] if moved else []
+        return (
+            [remark("the same tokens in another order: each is compared with itself, in the order of A", view)]
+            if moved
+            else []
+        )
     found = [remark(f"compared: {counted(len(document['aligned']), 'token')} that both texts have", view)]
     for letter in "ab":
         if only[letter]:
@@ -98,7 +114,15 @@ def _heads(document: Document, view: View) -> Lines:
     kept = any(head["kept"] is not None and head["kept"] < 1 for head in heads)
     outside = any(max(head["outside"].values()) > 0 for head in heads)
     error = any(head["output_error"] is not None for head in heads)
-    columns = ["head", "max diff", "at", "mean |diff|", "JS", *(["kept"] if kept else []), *(["output error"] if error else [])]
+    columns = [
+        "head",
+        "max diff",
+        "at",
+        "mean |diff|",
+        "JS",
+        *(["kept"] if kept else []),
+        *(["output error"] if error else []),
+    ]
     columns += ["elsewhere A", "B"] if outside else []
     rows = []
     for head in heads:
@@ -124,7 +148,11 @@ def _heads(document: Document, view: View) -> Lines:
     summary = document["summary"]
     largest, mean = _signed(summary["max_difference"], view), f"{summary['mean_difference']:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary['js'], view, 1)}"
-    cost = _cost(heads, view) if {"mask", "hashing"} & {*document["differs"]} and "text" not in document["differs"] else Lines()
+    cost = (
+        _cost(heads, view)
+        if {"mask", "hashing"} & {*document["differs"]} and "text" not in document["differs"]
+        else Lines()
+    )
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 
 
@@ -184,7 +212,9 @@ def _maps(document: Document, view: View) -> Lines:
             stack(
                 (
                     line((cut(name, slot, ascii=view.ascii), "bold")),
-                    heatmap(head[key], view, max_width=min(2 * size, slot), max_height=size, scale=scale, low=low, high=high),
+                    heatmap(
+                        head[key], view, max_width=min(2 * size, slot), max_height=size, scale=scale, low=low, high=high
+                    ),
                 )
             )
             for name, key, scale, low, high in (
@@ -231,4 +261,10 @@ def _moved(document: Document, view: View) -> Lines:
     columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
     if not rows:
         return stack((heading("what moved most", "", view), remark("nothing: the weights are equal", view)))
-    return table(columns, rows, view, align=[*(["left"] if several else []), "left", "right", "right", "right"], title="what moved most")
+    return table(
+        columns,
+        rows,
+        view,
+        align=[*(["left"] if several else []), "left", "right", "right", "right"],
+        title="what moved most",
+    )

@@ -1,4 +1,5 @@
-"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times measured beside computed ones."""
+"""The screen of `attn.cost/1`: variants side by side, growth over n, a model's layers, times measured beside computed
+ones."""
 
 from __future__ import annotations
 
@@ -65,7 +66,11 @@ def _title(document: Document, view: View) -> Lines:
     title = say(view, "cost.title", f"{document['n']:,}")
     told = [warning(said, view) for said in document["warnings"]]
     return stack(
-        (heading(title, " · ".join(facts), view), *told, remark(say(view, "cost.says", _count(document["projections"], view)), view))
+        (
+            heading(title, " · ".join(facts), view),
+            *told,
+            remark(say(view, "cost.says", _count(document["projections"], view)), view),
+        )
     )
 
 
@@ -84,9 +89,16 @@ def _variants(document: Document, view: View) -> Lines:
         ]
         for variant in document["variants"]
     ]
-    columns = [say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")]
+    columns = [
+        say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")
+    ]
     body = table(
-        columns, rows, view, align=["left", *["right"] * 5, "left"], title=say(view, "cost.variants"), note=say(view, "cost.variants.note")
+        columns,
+        rows,
+        view,
+        align=["left", *["right"] * 5, "left"],
+        title=say(view, "cost.variants"),
+        note=say(view, "cost.variants.note"),
     )
     return stack((body, remark(say(view, "cost.path"), view)))
 
@@ -115,13 +127,19 @@ def _memory(document: Document, view: View) -> Lines:
     columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]
     title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document["rows"])
     return stack(
-        (table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note), remark(say(view, "cost.memory.rnn"), view))
+        (
+            table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
+            remark(say(view, "cost.memory.rnn"), view),
+        )
     )
 
 
 def _growth(document: Document, view: View) -> Lines:
     names = list(document["growth"][0]["multiply_adds"])
-    series = [Series(name, tuple((float(row["n"]), float(row["multiply_adds"][name])) for row in document["growth"])) for name in names]
+    series = [
+        Series(name, tuple((float(row["n"]), float(row["multiply_adds"][name])) for row in document["growth"]))
+        for name in names
+    ]
     title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
     crossed = _crossing(document)
     said = say(view, "cost.crossing", *crossed) if crossed else ""
@@ -129,7 +147,8 @@ def _growth(document: Document, view: View) -> Lines:
 
 
 def _crossing(document: Document) -> tuple[str, str] | None:
-    """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) > 2·d_model²."""
+    """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) >
+    2·d_model²."""
     per_token = document["heads"] * (document["d_k"] + document["d_v"])
     return f"{2 * document['d_model'] ** 2 // per_token + 1:,}", f"{document['d_model']:,}"
 
@@ -148,7 +167,10 @@ def _layers(document: Document, view: View) -> Lines:
         first = at + 1
     total = document["total"]
     rows.append([say(view, "cost.total"), "", *_layer_cells(total, view)])
-    columns = [say(view, f"cost.column.{name}") for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")]
+    columns = [
+        say(view, f"cost.column.{name}")
+        for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")
+    ]
     name = document["model"]["name"] or document["model"]["source"]
     body = table(
         columns,
@@ -183,7 +205,9 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
         ]
         for row in measured
     ]
-    columns = [say(view, f"cost.column.{name}") for name in ("backend", "variant", "time", "measured", "computed")] + [""]
+    columns = [say(view, f"cost.column.{name}") for name in ("backend", "variant", "time", "measured", "computed")] + [
+        ""
+    ]
     body = table(
         columns,
         rows,
@@ -196,7 +220,8 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
 
 
 def _count(value: int, view: View) -> str:
-    """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be read so."""
+    """A whole number with separators; in scientific notation where it is too large, or the screen too narrow, to be
+    read so."""
     return f"{value:,}" if value < (10**10 if view.width >= ROOMY else 10**6) else f"{value:.2e}"
 
 

@@ -28,7 +28,8 @@ ALIGNED = 64
 
 
 def cross_screen(document: Document, view: View) -> Lines:
-    """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the view is full."""
+    """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the
+    view is full."""
     heads = [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
     blocks = []
     for part in PARTS:
@@ -45,9 +46,18 @@ def cross_rows(document: Document) -> Iterable[list[object]]:
             for query, row in enumerate(head["weights"]):
                 for key, weight in enumerate(row):
                     texts = [
-                        document[side][at]["text"] if at < len(document[side]) else None for side, at in (("queries", query), ("keys", key))
+                        document[side][at]["text"] if at < len(document[side]) else None
+                        for side, at in (("queries", query), ("keys", key))
                     ]
-                    yield [layer["layer"], head["head"], query, texts[0], key, texts[1], None if weight is None else float(weight)]
+                    yield [
+                        layer["layer"],
+                        head["head"],
+                        query,
+                        texts[0],
+                        key,
+                        texts[1],
+                        None if weight is None else float(weight),
+                    ]
 
 
 def _part(part: str, document: Document, heads: list[tuple[int, Document]], view: View) -> Lines:
@@ -59,15 +69,25 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
             return header({**document, "text": text}, view)
         case "tokens":
             asked = stack((heading("queries", "", view), tokens_part(document["queries"], view)))
-            return spaced((asked, stack((heading("keys and values", _values(document), view), tokens_part(document["keys"], view)))))
+            return spaced(
+                (
+                    asked,
+                    stack((heading("keys and values", _values(document), view), tokens_part(document["keys"], view))),
+                )
+            )
         case "shapes":
             return shapes_part(document["shapes"], view)
         case "maps":
             maps = [
-                Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", visible(head["weights"], head["scores"]))
+                Map(
+                    f"layer {layer} head {head['head']}" if several else f"head {head['head']}",
+                    visible(head["weights"], head["scores"]),
+                )
                 for layer, head in heads
             ]
-            return stack((heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view)))
+            return stack(
+                (heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view))
+            )
         case "alignment":
             return _alignment(document, len(heads), view)
         case "links":
@@ -113,7 +133,9 @@ def _alignment(document: Document, heads: int, view: View) -> Lines:
         )
     note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
     left = len(document["alignment"]) - len(found)
-    told = remark(f"the first {len(found)} of {len(document['alignment'])} queries shown; --full shows all" if left else "", view)
+    told = remark(
+        f"the first {len(found)} of {len(document['alignment'])} queries shown; --full shows all" if left else "", view
+    )
     align = ["left", "left", "left", "right", "left"]
     body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note)
     return stack((tinted(body, len(rows), view), told))
@@ -130,9 +152,19 @@ def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], ke
                 blocks.append(matrix(head["scores"], queries, keys, view, title="scores", note=note))
             case "weights":
                 note = f"{place} · softmax of each row; rows: queries, columns: keys"
-                blocks.append(matrix(visible(head["weights"], head["scores"]), queries, keys, view, title="weights", note=note))
+                blocks.append(
+                    matrix(visible(head["weights"], head["scores"]), queries, keys, view, title="weights", note=note)
+                )
             case _:
-                blocks.append(vectors(head["output"], queries, view, title="output of the head", note=f"{place} · one vector per query"))
+                blocks.append(
+                    vectors(
+                        head["output"],
+                        queries,
+                        view,
+                        title="output of the head",
+                        note=f"{place} · one vector per query",
+                    )
+                )
     left = len(heads) - len(shown)
     told = (
         f"{left} other head{'s' if left > 1 else ''} not shown in full; --layer L --head H chooses, --full shows all"

@@ -18,7 +18,7 @@ from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
-from attncli.render.sums import adding_digits
+from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -31,7 +31,8 @@ NAME = 14
 
 @dataclass(frozen=True)
 class Derivation:
-    """An `attn.explain/1` document about a query, with the view it is shown in; each method is one part of the screen."""
+    """An `attn.explain/1` document about a query, with the view it is shown in; each method is one part of the
+    screen."""
 
     document: Document
     view: View
@@ -84,7 +85,9 @@ class Derivation:
         names = [self.names[at] for at in rows]
         title = heading(say(view, "projections"), say(view, "projections.note"), view)
         turned = remark(say(view, "projections.rotated") if self.document["rotated"] else "", view)
-        q = vectors([step["q"]], [self.names[self.document["query"]]], view, title="q", row_numbers=[self.document["query"]])
+        q = vectors(
+            [step["q"]], [self.names[self.document["query"]]], view, title="q", row_numbers=[self.document["query"]]
+        )
         k, v = (vectors(np.asarray(step[name])[rows], names, view, title=name, row_numbers=rows) for name in ("k", "v"))
         return stack((title, turned, spaced((q, k, v))))
 
@@ -98,7 +101,10 @@ class Derivation:
             slot = digits + 5
             dims = products.shape[1] if view.full or products.shape[1] <= room // slot - 1 else max(room // slot - 2, 1)
             parts = products[:, dims:].sum(axis=1).tolist()
-            sums = [([*products[at, :dims], *([parts[at]] if dims < products.shape[1] else [])], raw[at]) for at in self.shown]
+            sums = [
+                ([*products[at, :dims], *([parts[at]] if dims < products.shape[1] else [])], raw[at])
+                for at in self.shown
+            ]
             digits = adding_digits([(list(map(float, terms)), float(total)) for terms, total in sums], view.precision)
         short = dims < products.shape[1]
         columns = [say(view, "column.key"), *map(str, range(dims))]
@@ -127,13 +133,21 @@ class Derivation:
             row = [self.key(at), self._number(raw[at]), self._number(step["scaled"][at])]
             row += [self._number(step["capped"][at])] if step["capped"] is not None else []
             row += [self._number(step["bias"][at])] if step["bias"] is not None else []
-            rows.append([*row, self._number(step["scores"][at]) if step["visible"][at] else spell("−∞", ascii=view.ascii)])
+            rows.append(
+                [*row, self._number(step["scores"][at]) if step["visible"][at] else spell("−∞", ascii=view.ascii)]
+            )
         model = self.document["model"]
         root = root_of(step["scale"], model["d_k"] or 0, model["d_model"] or 0).removeprefix("1/√")
-        note = say(view, "scores.root", brief(step["scale"]), root) if root else say(view, "scores.note", brief(step["scale"]))
+        note = (
+            say(view, "scores.root", brief(step["scale"]), root)
+            if root
+            else say(view, "scores.note", brief(step["scale"]))
+        )
         note = say(view, "scores.none") if step["scale"] == 1 else note
         hidden = "" if all(step["visible"]) else spell("−∞: ", ascii=view.ascii) + say(view, "scores.hidden")
-        body = ledger([*columns, say(view, "column.score")], rows, [], view, title=say(view, "scores", self.query), note=note)
+        body = ledger(
+            [*columns, say(view, "column.score")], rows, [], view, title=say(view, "scores", self.query), note=note
+        )
         return stack((body, remark(hidden, view)))
 
     def softmax(self) -> Lines:
@@ -152,7 +166,14 @@ class Derivation:
         # two columns that must add up, each with as many digits as that takes
         exp_digits = adding_digits([(list(map(float, exponentials)), float(step["sum"]))], view.precision)
         digits = adding_digits([(list(map(float, shares)), 1.0)], view.precision)
-        columns = [say(view, "column.key"), say(view, "column.score"), "s − max", say(view, "column.exp"), say(view, "column.weight"), ""]
+        columns = [
+            say(view, "column.key"),
+            say(view, "column.score"),
+            "s − max",
+            say(view, "column.exp"),
+            say(view, "column.weight"),
+            "",
+        ]
         room = max(min(view.width - 62, 24), 0)
         rows = []
         named = [*map(self.key, self.shown), *([say(view, "others", len(self.rest))] if self.rest else [])]
@@ -186,7 +207,14 @@ class Derivation:
             bars=room > 0,
         )
         sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
-        return stack((body, remark(say(view, "softmax.max", self._number(step["highest"])), view), remark(sink, view), self._left_out()))
+        return stack(
+            (
+                body,
+                remark(say(view, "softmax.max", self._number(step["highest"])), view),
+                remark(sink, view),
+                self._left_out(),
+            )
+        )
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
@@ -196,10 +224,18 @@ class Derivation:
         digits, dims = view.precision, 1
         for _ in range(2):
             dims = len(output) if view.full else max(min(len(output), room // (digits + 5)), 1)
-            columns = [([*terms[self.shown, at], *([terms[self.rest, at].sum()] if self.rest else [])], output[at]) for at in range(dims)]
-            digits = adding_digits([(list(map(float, found)), float(total)) for found, total in columns], view.precision)
+            columns = [
+                ([*terms[self.shown, at], *([terms[self.rest, at].sum()] if self.rest else [])], output[at])
+                for at in range(dims)
+            ]
+            digits = adding_digits(
+                [(list(map(float, found)), float(total)) for found, total in columns], view.precision
+            )
         names = [say(view, "column.key"), "w", *map(str, range(dims))]
-        rows = [[self.key(at), self._number(self.weights[at]), *(f"{value:.{digits}f}" for value in terms[at, :dims])] for at in self.shown]
+        rows = [
+            [self.key(at), self._number(self.weights[at]), *(f"{value:.{digits}f}" for value in terms[at, :dims])]
+            for at in self.shown
+        ]
         if self.rest:
             left = terms[self.rest].sum(axis=0)[:dims]
             rows.append(
@@ -222,12 +258,20 @@ class Derivation:
         rows = [f"{mark}{text}" if at == query else text for at, text in enumerate(texts)]
         # as many digits as let every key have its column, so that the worked row can be found again
         slot = (view.width - NAME - 4) // max(len(self.names), 1)
-        close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
+        close = (
+            view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
+        )
         blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
         for name in ("scores", "weights"):
             title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
-            blocks.append(matrix(visible(found[name], found["scores"]), rows, self.names, close, title=title, note=note))
-        blocks.append(vectors(found["output"], rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note")))
+            blocks.append(
+                matrix(visible(found[name], found["scores"]), rows, self.names, close, title=title, note=note)
+            )
+        blocks.append(
+            vectors(
+                found["output"], rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note")
+            )
+        )
         return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document['agreement']:.1e}"), view)))
 
     def _number(self, value: float | None) -> str:

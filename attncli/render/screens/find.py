@@ -38,7 +38,9 @@ def find_screen(document: Document, view: View) -> Lines:
                 case "header":
                     blocks.append(header(document, view))
                 case "tokens":
-                    blocks.append(tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token"))
+                    blocks.append(
+                        tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
+                    )
                 case _:
                     blocks.append(_heads(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
@@ -49,7 +51,11 @@ def find_rows(document: Document) -> Iterator[Sequence[object]]:
     yield ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
     for head in document["heads"]:
         back = head["reverse"]
-        yield (*(head[name] for name in ("layer", "head", "weight", "rank", "visible", "top_key")), back["weight"], back["rank"])
+        yield (
+            *(head[name] for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
+            back["weight"],
+            back["rank"],
+        )
 
 
 def _heads(document: Document, view: View) -> Lines:
@@ -69,13 +75,20 @@ def _heads(document: Document, view: View) -> Lines:
     )
     left = f"{len(shown)} of {len(found)} heads shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
     narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
-    hidden = "the mask hides this key from this query in every head" if found and all(head["rank"] is None for head in found) else ""
+    hidden = (
+        "the mask hides this key from this query in every head"
+        if found and all(head["rank"] is None for head in found)
+        else ""
+    )
     return stack((body, *(remark(said, view) for said in (left, narrow, hidden))))
 
 
 def _columns(document: Document, shown: Sequence[Document], view: View) -> dict[str, list[str]]:
-    """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a number."""
-    write = writer([head[side] for row in shown for head, side in ((row, "weight"), (row["reverse"], "weight"))], view.precision)
+    """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
+    number."""
+    write = writer(
+        [head[side] for row in shown for head, side in ((row, "weight"), (row["reverse"], "weight"))], view.precision
+    )
     texts = [label(token["text"], ascii=view.ascii) for token in document["tokens"]]
     tops = ["-" if head["top_key"] is None else texts[head["top_key"]] for head in shown]
     columns = {

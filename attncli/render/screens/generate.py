@@ -31,7 +31,19 @@ def generate_screen(document: Document, view: View) -> Lines:
 
 def generate_rows(document: Document) -> Iterator[Sequence[object]]:
     """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
-    yield ("token", "text", "probability", "layer", "head", "context", "generated", "lookback", "lookback_per_key", "top_key", "top_weight")
+    yield (
+        "token",
+        "text",
+        "probability",
+        "layer",
+        "head",
+        "context",
+        "generated",
+        "lookback",
+        "lookback_per_key",
+        "top_key",
+        "top_weight",
+    )
     for token, step in zip(document["generated"], document["steps"], strict=True):
         for head in step["heads"]:
             shares = (head[name] for name in ("context", "generated", "lookback", "lookback_per_key"))
@@ -55,7 +67,11 @@ def _part(part: str, document: Document, view: View) -> Lines:
 
 def _continuation(document: Document, view: View) -> Lines:
     drawn = document["temperature"] > 0
-    how = f"drawn at temperature {document['temperature']:g}, seed {document['sample_seed']}" if drawn else "the likeliest token each time"
+    how = (
+        f"drawn at temperature {document['temperature']:g}, seed {document['sample_seed']}"
+        if drawn
+        else "the likeliest token each time"
+    )
     end = "; ended by itself" if document["ended"] else ""
     text = safe(document["continuation"], ascii=view.ascii)
     return stack((line(("continuation", "bold")), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
@@ -73,7 +89,14 @@ def _lookback(document: Document, view: View) -> Lines:
         rows.append([str(token["index"]), named, *shares, bar(step["lookback"], BAR, ascii=view.ascii), looks])
     columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
     note = "share of attention on the prompt, mean over the heads kept"
-    return table(columns, rows, view, align=["right", "left", "right", "right", "right", "left", "left"], title="lookback", note=note)
+    return table(
+        columns,
+        rows,
+        view,
+        align=["right", "left", "right", "right", "right", "left", "left"],
+        title="lookback",
+        note=note,
+    )
 
 
 def _heads(document: Document, view: View) -> Lines:

@@ -50,5 +50,7 @@ def stated(document: Document) -> str:
     if sort:
         said.append(f"sorted by {sort['metric']}, {'smallest' if sort['rising'] else 'largest'} first")
     if document.get("links_leave_out"):
-        said.append(f"top links leave out {', '.join(KINDS[name] for name in document['links_leave_out'])} (--all-links counts all)")
+        said.append(
+            f"top links leave out {', '.join(KINDS[name] for name in document['links_leave_out'])} (--all-links counts all)"
+        )
     return "; ".join(said)

@@ -44,7 +44,8 @@ def title(document: Document, view: View) -> str:
 
 
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
-    """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too long."""
+    """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
+    long."""
     shown = [(row, "") for part in parts for row in wrap(safe(part), view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
     block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
@@ -132,5 +133,7 @@ def tokens_part(tokens: Sequence[Document], view: View, *, noun: str = "token", 
         used += size + (2 if used else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
     special = ", ".join(str(token["index"]) for token in tokens if token["special"])
-    block = stack((heading(counted(len(tokens), noun), f"special: {special}" if special else "", view), lines, remark(told, view)))
+    block = stack(
+        (heading(counted(len(tokens), noun), f"special: {special}" if special else "", view), lines, remark(told, view))
+    )
     return finished(block, view)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.keys import key_names
 from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
@@ -51,17 +51,24 @@ def heads_screen(document: Document, view: View) -> Lines:
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]
     if view.show is not None and view.show != frozenset(PARTS):
         blocks = [
-            block if block.rows else _absent(part, view) for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
+            block if block.rows else _absent(part, view)
+            for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
         ]
     if many and view.show is None:
-        blocks.append(remark(f"maps of {len(document['heads'])} heads are left out; --layer L chooses, --show maps shows them", view))
+        blocks.append(
+            remark(
+                f"maps of {len(document['heads'])} heads are left out; --layer L chooses, --show maps shows them", view
+            )
+        )
     return finished(spaced(blocks), view)
 
 
 def _absent(part: str, view: View) -> Lines:
     """What to say of a part that was asked for by name and that the document does not have."""
     ways = {"grid": "more than one layer has a grid", "moved": "attn heads --moved adds it"}
-    way = ways.get(part, f"attn heads --across {part} adds it" if part in ACROSS else "attn heads without --show adds it")
+    way = ways.get(
+        part, f"attn heads --across {part} adds it" if part in ACROSS else "attn heads without --show adds it"
+    )
     return stack((heading(part, "", view), remark(f"not in this document: {way}", view)))
 
 
@@ -94,11 +101,22 @@ def _part(part: str, document: Document, view: View) -> Lines:
             held = [head for head in document["heads"] if head.get("weights") is not None]
             note = "rows: queries, columns: keys"
             return spaced(
-                matrix(head["weights"], texts, key_names(texts, head["weights"]), view, title=f"weights of {_name(head)}", note=note)
+                matrix(
+                    head["weights"],
+                    texts,
+                    key_names(texts, head["weights"]),
+                    view,
+                    title=f"weights of {_name(head)}",
+                    note=note,
+                )
                 for head in held
             )
         case _:
-            found = [{"layer": head["layer"], "head": head["head"], **head["top_link"]} for head in document["heads"] if head["top_link"]]
+            found = [
+                {"layer": head["layer"], "head": head["head"], **head["top_link"]}
+                for head in document["heads"]
+                if head["top_link"]
+            ]
             place = None if len(document["heads"]) == 1 else layer_and_head
             return links(found, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
 
@@ -113,9 +131,15 @@ def maps_part(document: Document, view: View) -> Lines:
     maps = [Map(_name(head) if several else f"head {head['head']}", head["weights"]) for head in shown]
     average = (document.get("average") or {}).get("weights")
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
-    left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
+    left = (
+        f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(shown) < len(held)
+        else ""
+    )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
-    return stack((title, side_by_side(maps, view), remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
+    return stack(
+        (title, side_by_side(maps, view), remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view))
+    )
 
 
 def _lost(document: Document) -> str:
@@ -149,7 +173,13 @@ def metrics_part(document: Document, view: View) -> Lines:
     ]
     uniform = _uniform(heads, names, view)
     rows += [[layers, "uniform", *numbers, "", ""] for layers, numbers in uniform]
-    columns = ["layer", "head", *(SHORT.get(name, name) if view.width < ROOMY else name for name in names), "top link", "labels"]
+    columns = [
+        "layer",
+        "head",
+        *(SHORT.get(name, name) if view.width < ROOMY else name for name in names),
+        "top link",
+        "labels",
+    ]
     kept = [at for at in range(len(columns)) if (several or at != 0) and (labelled or at != len(columns) - 1)]
     align = ["right"] * (len(names) + 2)
     numbers, words = [at for at in kept if at < len(names) + 2], [at for at in kept if at >= len(names) + 2]
@@ -169,7 +199,9 @@ def metrics_part(document: Document, view: View) -> Lines:
         for number, group in enumerate(groups)
     ]
     said = "uniform: the same metric if every row were spread evenly over what it may see" if uniform else ""
-    return stack((bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:])))
+    return stack(
+        (bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:]))
+    )
 
 
 def _fitting(
@@ -187,7 +219,9 @@ def _fitting(
 
 def _moved(document: Document, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
-    held = [{**head, **head["moved"], "baseline": None, "labels": None} for head in document["heads"] if head.get("moved")]
+    held = [
+        {**head, **head["moved"], "baseline": None, "labels": None} for head in document["heads"] if head.get("moved")
+    ]
     if not held:
         return Lines()
     note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
@@ -213,7 +247,15 @@ def heads_rows(document: Document) -> Iterator[Sequence[object]]:
     for head in document["heads"]:
         link = head["top_link"] or {"query": None, "key": None, "weight": None}
         metrics = (_value(head["metrics"].get(name)) for name in names)
-        yield (head["layer"], head["head"], *metrics, link["query"], link["key"], link["weight"], ",".join(head.get("labels") or ()))
+        yield (
+            head["layer"],
+            head["head"],
+            *metrics,
+            link["query"],
+            link["key"],
+            link["weight"],
+            ",".join(head.get("labels") or ()),
+        )
 
 
 def _value(metric: Any) -> Any:

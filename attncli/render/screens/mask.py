@@ -34,7 +34,11 @@ def mask_screen(document: Document, view: View) -> Lines:
     blocks = [_title(document, view)]
     if "masks" in wanted:
         blocks.append(
-            _gallery(document, view) if document["gallery"] else _drawn(masks, view) if combined is None else _several(masks, view)
+            _gallery(document, view)
+            if document["gallery"]
+            else _drawn(masks, view)
+            if combined is None
+            else _several(masks, view)
         )
     if combined is not None and "combined" in wanted:
         blocks.append(_drawn([combined], view, title=say(view, "mask.combined")))
@@ -61,7 +65,11 @@ def mask_rows(document: Document) -> Iterable[list[object]]:
 def _title(document: Document, view: View) -> Lines:
     name = "mask.gallery" if document["gallery"] else "mask.title"
     specs = [part["spec"] for part in document["masks"]]
-    return heading(say(view, name, document["n"]), "" if document["gallery"] else say(view, "mask.axes"), view) if specs else Lines()
+    return (
+        heading(say(view, name, document["n"]), "" if document["gallery"] else say(view, "mask.axes"), view)
+        if specs
+        else Lines()
+    )
 
 
 def _says(part: Document, view: View) -> str:
@@ -110,7 +118,10 @@ def _drawn(parts: Sequence[Document], view: View, *, title: str = "") -> Lines:
 
 def _several(parts: Sequence[Document], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
-    said = [stack((heading(part["spec"], "", view), remark(_says(part, view) + say(view, "stop"), view, style=""))) for part in parts]
+    said = [
+        stack((heading(part["spec"], "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
+        for part in parts
+    ]
     maps = [Map(part["spec"], _shares(part), (f"{part['share']:.1%}",)) for part in parts]
     return spaced((stack(said), side_by_side(maps, view, shared=False, scale="linear")))
 
@@ -119,8 +130,13 @@ def _gallery(document: Document, view: View) -> Lines:
     """All kinds: small maps, then what each means."""
     parts = document["masks"]
     maps = [Map(part["spec"], _shares(part)) for part in parts]
-    told = [stack((heading(part["form"], "", view), remark("  " + part["spec"] + ": " + _says(part, view), view))) for part in parts]
-    return spaced((side_by_side(maps, view, shared=False, scale="linear"), stack(told), remark(say(view, "mask.combine"), view)))
+    told = [
+        stack((heading(part["form"], "", view), remark("  " + part["spec"] + ": " + _says(part, view), view)))
+        for part in parts
+    ]
+    return spaced(
+        (side_by_side(maps, view, shared=False, scale="linear"), stack(told), remark(say(view, "mask.combine"), view))
+    )
 
 
 def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
@@ -136,7 +152,9 @@ def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
         ]
         for part in parts
     ]
-    columns = [say(view, f"mask.column.{name}") for name in ("mask", "pairs", "share", "least", "mean", "most", "empty")]
+    columns = [
+        say(view, f"mask.column.{name}") for name in ("mask", "pairs", "share", "least", "mean", "most", "empty")
+    ]
     return table(
         columns,
         rows,
@@ -171,11 +189,18 @@ def _bias(bias: Document, view: View) -> Lines:
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
-            blocks.append(matrix(after, None, None, close, mark_max=False, title=say(view, "bias.after"), note=say(view, "mask.axes")))
+            blocks.append(
+                matrix(
+                    after, None, None, close, mark_max=False, title=say(view, "bias.after"), note=say(view, "mask.axes")
+                )
+            )
         maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
         blocks.append(side_by_side(maps, view))
     if bias["weights_after"] is not None:
-        maps = [Map(say(view, "bias.weights.before"), bias["weights_before"]), Map(say(view, "bias.weights.after"), bias["weights_after"])]
+        maps = [
+            Map(say(view, "bias.weights.before"), bias["weights_before"]),
+            Map(say(view, "bias.weights.after"), bias["weights_after"]),
+        ]
         blocks.append(stack((remark(say(view, "bias.weights"), view), side_by_side(maps, view))))
     return spaced(blocks)
 
@@ -187,6 +212,17 @@ def _layers(layers: Sequence[Document], view: View) -> Lines:
     for at, layer in enumerate(layers):
         last = at + 1 == len(layers) or any(layers[at + 1][name] != layer[name] for name in ("mask", "position"))
         if last:
-            rows.append([str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii), layer["mask"], layer["position"]])
+            rows.append(
+                [
+                    str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii),
+                    layer["mask"],
+                    layer["position"],
+                ]
+            )
             first = at + 1
-    return table([say(view, f"mask.layers.{name}") for name in ("layers", "mask", "position")], rows, view, title=say(view, "mask.layers"))
+    return table(
+        [say(view, f"mask.layers.{name}") for name in ("layers", "mask", "position")],
+        rows,
+        view,
+        title=say(view, "mask.layers"),
+    )

@@ -34,14 +34,28 @@ PLACES = {
 def models_screen(document: Document, view: View) -> Lines:
     """Families, aliases with where they are, and the cache."""
     families = fact("families", [safe(name, ascii=view.ascii) for name in document["families"]], view)
-    rows = [[alias["name"], alias["family"], "-" if alias["here"] is None else "yes", alias["hub"]] for alias in document["aliases"]]
+    rows = [
+        [alias["name"], alias["family"], "-" if alias["here"] is None else "yes", alias["hub"]]
+        for alias in document["aliases"]
+    ]
     note = "here: installed, or in the hub's cache; the others are fetched"
     aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
-    held = [[one["name"], one["family"] or "?", _how(one), size_words(one["bytes"]), one["revision"][:7]] for one in document["cached"]]
+    held = [
+        [one["name"], one["family"] or "?", _how(one), size_words(one["bytes"]), one["revision"][:7]]
+        for one in document["cached"]
+    ]
     title = counted(len(held), "model") + " in the hub's cache"
-    cached = table(["name", "family", "runs", "size", "revision"], held, view, align=["left", "left", "left", "right", "left"], title=title)
+    cached = table(
+        ["name", "family", "runs", "size", "revision"],
+        held,
+        view,
+        align=["left", "left", "left", "right", "left"],
+        title=title,
+    )
     where = stack(remark(part, view) for part in folded(safe(document["cache"], ascii=view.ascii), view.width))
-    return finished(spaced((families, aliases, stack((cached, where)) if held else stack((heading(title, "", view), where)))), view)
+    return finished(
+        spaced((families, aliases, stack((cached, where)) if held else stack((heading(title, "", view), where)))), view
+    )
 
 
 def models_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -52,7 +66,14 @@ def models_rows(document: Document) -> Iterator[Sequence[object]]:
     for alias in document["aliases"]:
         yield ("alias", alias["name"], alias["family"], alias["here"] or alias["hub"], "", "natively")
     for model in document["cached"]:
-        yield ("cached", f"{model['name']}@{model['revision']}", model["family"], model["folder"], model["bytes"], _how(model))
+        yield (
+            "cached",
+            f"{model['name']}@{model['revision']}",
+            model["family"],
+            model["folder"],
+            model["bytes"],
+            _how(model),
+        )
 
 
 def model_screen(document: Document, view: View) -> Lines:
@@ -62,7 +83,11 @@ def model_screen(document: Document, view: View) -> Lines:
     top = [
         line((cut(safe(document["name"], ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document["source"]], *folder, document["revision"] or ""], view),
-        fact("family", [safe(document["family"], ascii=view.ascii), "encoder and decoder" if document["decoder"] else ""], view),
+        fact(
+            "family",
+            [safe(document["family"], ascii=view.ascii), "encoder and decoder" if document["decoder"] else ""],
+            view,
+        ),
         fact(
             "weights",
             [
@@ -85,7 +110,10 @@ def model_screen(document: Document, view: View) -> Lines:
 def model_rows(document: Document) -> Iterator[Sequence[object]]:
     """One row per layer for `--plain`."""
     yield ("side", "layer", "heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask", "position")
-    for name, side in (("encoder" if document["decoder"] else "model", document["spec"]), ("decoder", document["decoder"])):
+    for name, side in (
+        ("encoder" if document["decoder"] else "model", document["spec"]),
+        ("decoder", document["decoder"]),
+    ):
         for layer in range(side["layers"] if side else 0):
             attention = next(group["attention"] for group in side["groups"] if layer in group["layers"])
             told = (attention[key] for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
@@ -100,13 +128,23 @@ def _how(model: Document) -> str:
 
 def _side(name: str, side: Document, view: View) -> Lines:
     embedding, limit = side["embedding"], side["max_positions"]
-    extra = [f"{embedding['positions']} positions" if embedding["positions"] else "", "token types" if embedding["types"] else ""]
+    extra = [
+        f"{embedding['positions']} positions" if embedding["positions"] else "",
+        "token types" if embedding["types"] else "",
+    ]
     extra += [f"times {brief(embedding['scale'])}" if embedding["scale"] != 1 else "", _norm(embedding["norm"])]
     head = side["head"]
-    ends = [_norm(side["final_norm"]), "" if head is None else "tied to the token table" if head["tied"] else "own output head"]
+    ends = [
+        _norm(side["final_norm"]),
+        "" if head is None else "tied to the token table" if head["tied"] else "own output head",
+    ]
     rows = [
         heading(name, "", view),
-        fact("sizes", [f"d_model {side['d_model']}", counted(side["layers"], "layer"), f"vocabulary {side['vocabulary']:,}"], view),
+        fact(
+            "sizes",
+            [f"d_model {side['d_model']}", counted(side["layers"], "layer"), f"vocabulary {side['vocabulary']:,}"],
+            view,
+        ),
         fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
         fact("embedding", ["token vectors", *extra], view),
         *(_group(group, view) for group in side["groups"]),
@@ -129,13 +167,19 @@ def _group(group: Document, view: View) -> Lines:
 def _attention(name: str, attention: Document, view: View) -> list[Lines]:
     heads, shared = attention["heads"], attention["kv_heads"]
     root = root_of(attention["scale"], attention["d_k"], 0)
-    sizes = [counted(heads, "head"), f"{counted(shared, 'kv head')} shared by {heads // shared} each" if shared != heads else ""]
+    sizes = [
+        counted(heads, "head"),
+        f"{counted(shared, 'kv head')} shared by {heads // shared} each" if shared != heads else "",
+    ]
     sizes += [
         f"d_k {attention['d_k']}",
         f"d_v {attention['d_v']}",
         f"scale {brief(attention['scale'])}" + (spell(f" = {root}", ascii=view.ascii) if root else ""),
     ]
-    sizes += [f"soft-cap {brief(attention['softcap'])}" if attention["softcap"] else "", "learned sinks" if attention["sinks"] else ""]
+    sizes += [
+        f"soft-cap {brief(attention['softcap'])}" if attention["softcap"] else "",
+        "learned sinks" if attention["sinks"] else "",
+    ]
     sizes += [f"queries and keys normed ({_norm(attention['qk_norm']['norm'])})" if attention["qk_norm"] else ""]
     said = [f"mask {safe(attention['mask'], ascii=view.ascii)}", f"position {_position(attention['position'])}"]
     return [
@@ -150,7 +194,9 @@ def _position(position: Document | None) -> str:
         case None:
             return "none in the attention"
         case {"kind": "rope", "dims": dims, "theta": theta, "pairing": pairing, "scaling": scaling}:
-            return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (f", {scaling['kind']} scaling" if scaling else "")
+            return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (
+                f", {scaling['kind']} scaling" if scaling else ""
+            )
         case {"kind": "alibi"}:
             return "ALiBi"
         case {"kind": "relativebuckets", "buckets": buckets, "max_distance": most}:
@@ -177,10 +223,16 @@ def _mlp(mlp: Document | None) -> str:
 
 
 def _estimate(found: Document, view: View) -> Lines:
-    parts = [f"{name} {size_words(size)}" for name, size in sorted(found["memory"].items(), key=lambda item: -item[1]) if size]
+    parts = [
+        f"{name} {size_words(size)}"
+        for name, size in sorted(found["memory"].items(), key=lambda item: -item[1])
+        if size
+    ]
     return stack(
         (
-            heading(f"a text of {counted(found['tokens'], 'token')} through {counted(found['layers'], 'layer')}", "", view),
+            heading(
+                f"a text of {counted(found['tokens'], 'token')} through {counted(found['layers'], 'layer')}", "", view
+            ),
             fact("reads", [size_words(found["bytes_read"])], view),
             fact("computes", [f"{found['multiply_adds']:,} multiply-adds"], view),
             fact("memory", [f"about {size_words(found['peak_memory'])} besides the program", *parts], view),

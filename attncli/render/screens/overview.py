@@ -45,5 +45,10 @@ def average_part(document: Document, view: View) -> Lines:
 def left_out(document: Document) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.get("links_leave_out") or ()
-    words = {"special": "special tokens", "self": "self", "neighbours": "immediate neighbours", "first": "the first token"}
+    words = {
+        "special": "special tokens",
+        "self": "self",
+        "neighbours": "immediate neighbours",
+        "first": "the first token",
+    }
     return f"left out: {', '.join(words[name] for name in names)} (--all-links shows all)" if names else ""

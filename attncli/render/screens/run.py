@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.keys import key_names
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
@@ -77,11 +77,20 @@ def _part(part: str, document: Document, view: View) -> Lines:
             said_below = view.show is None or "links" in view.show
             return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
         case "average":
-            return average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
+            return (
+                average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
+            )
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
             place = None if len(document.get("overview") or _heads(document)) == 1 else layer_and_head
-            found = links(document["links"], [token["text"] for token in tokens], view, place=place, title="strongest links", note=note)
+            found = links(
+                document["links"],
+                [token["text"] for token in tokens],
+                view,
+                place=place,
+                title="strongest links",
+                note=note,
+            )
             return stack((found, remark(left_out(document), view)))
         case _:
             return tables_part(part, document, view)
@@ -90,8 +99,13 @@ def _part(part: str, document: Document, view: View) -> Lines:
 def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
-    rows = [[row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)] for row in shapes]
-    return table(["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes")
+    rows = [
+        [row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)]
+        for row in shapes
+    ]
+    return table(
+        ["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes"
+    )
 
 
 def maps_part(document: Document, view: View) -> Lines:
@@ -104,11 +118,18 @@ def maps_part(document: Document, view: View) -> Lines:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
     shown = held if view.full else held[:MAPS]
-    maps = [Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", _weights(head)) for layer, head in shown]
+    maps = [
+        Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", _weights(head))
+        for layer, head in shown
+    ]
     pool = held[0][1].get("pool", 1)
     pooled = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
     note = f"rows: queries, columns: keys{pooled}" + ("" if several else f" · layer {held[0][0]}")
-    left = f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all" if len(shown) < len(held) else ""
+    left = (
+        f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all"
+        if len(shown) < len(held)
+        else ""
+    )
     return stack((heading("maps of the weights", note, view), side_by_side(maps, view), remark(left, view)))
 
 
@@ -123,15 +144,23 @@ def tables_part(part: str, document: Document, view: View) -> Lines:
         if _only_head_is_output(document):
             blocks = []
         shown_layers = {layer for layer, _ in shown}
-        blocks += [_layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers]
-    return stack((spaced(blocks), *(_below_weights(document, len(heads), len(shown), view) if part == "weights" else ())))
+        blocks += [
+            _layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers
+        ]
+    return stack(
+        (spaced(blocks), *(_below_weights(document, len(heads), len(shown), view) if part == "weights" else ()))
+    )
 
 
 def _below_weights(document: Document, heads: int, shown: int, view: View) -> list[Lines]:
     """Which rows see nothing, and how to see the other heads."""
     blind = sorted({row["query"] for row in document["empty_rows"]})
     said = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
-    empty = f"{'query' if len(blind) == 1 else 'queries'} {said} can see no key in some head: weights and output are 0" if blind else ""
+    empty = (
+        f"{'query' if len(blind) == 1 else 'queries'} {said} can see no key in some head: weights and output are 0"
+        if blind
+        else ""
+    )
     others = counted(heads - shown, "other head")
     left = f"{others} not shown in full; --layer L --head H chooses, --full shows all" if heads > shown else ""
     return [remark(empty, view, style="yellow"), remark(left, view)]
@@ -148,12 +177,25 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
     match part:
         case "scores":
             note = f"{place} · what enters the softmax; rows: queries, columns: keys"
-            return matrix(values, rows, key_names(texts, values), view, shade=False, title="scores", note=note, row_numbers=queries)
+            return matrix(
+                values,
+                rows,
+                key_names(texts, values),
+                view,
+                shade=False,
+                title="scores",
+                note=note,
+                row_numbers=queries,
+            )
         case "weights":
             note = f"{place} · softmax of each row; rows: queries, columns: keys"
-            return matrix(_weights(head), rows, key_names(texts, values), view, title="weights", note=note, row_numbers=queries)
+            return matrix(
+                _weights(head), rows, key_names(texts, values), view, title="weights", note=note, row_numbers=queries
+            )
         case _:
-            return vectors(values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries)
+            return vectors(
+                values, rows, view, title="output of the head", note=f"{place} · weights × values", row_numbers=queries
+            )
 
 
 def _layer_output(layer: Document, document: Document, view: View) -> Lines:
@@ -163,11 +205,19 @@ def _layer_output(layer: Document, document: Document, view: View) -> Lines:
     texts = [token["text"] for token in document["tokens"]]
     queries = document.get("queries")
     rows = texts if queries is None else [texts[at] for at in queries]
-    return vectors(layer["output"], rows, view, title="output", note=f"layer {layer['layer']} · one vector per token", row_numbers=queries)
+    return vectors(
+        layer["output"],
+        rows,
+        view,
+        title="output",
+        note=f"layer {layer['layer']} · one vector per token",
+        row_numbers=queries,
+    )
 
 
 def run_rows(document: Document) -> Iterator[Sequence[object]]:
-    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are empty.
+    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are
+    empty.
 
     Of a document without matrices, the links in the same columns, without scores.
     """

@@ -36,7 +36,14 @@ def tensors_rows(document: Document) -> Iterator[Sequence[object]]:
         for head in entry["heads"]:
             for query, row in enumerate(head["weights"]):
                 for key, weight in enumerate(row):
-                    yield (",".join(map(str, entry["index"])), head["head"], query, key, head["scores"][query][key], weight)
+                    yield (
+                        ",".join(map(str, entry["index"])),
+                        head["head"],
+                        query,
+                        key,
+                        head["scores"][query][key],
+                        weight,
+                    )
 
 
 def _part(part: str, document: Document, view: View) -> Lines:
@@ -48,7 +55,15 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "links":
             queries, keys = (["query"] * document["queries"], ["key"] * document["keys"])
             place = None if sum(len(entry["heads"]) for entry in document["batch"]) == 1 else _place
-            return links(document["links"], queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1")
+            return links(
+                document["links"],
+                queries,
+                view,
+                place=place,
+                keys=keys,
+                title="strongest links",
+                note="bars from 0 to 1",
+            )
         case _:
             shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
@@ -90,6 +105,8 @@ def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines
     rows = [f"q{at}" for at in range(len(head["weights"]))]
     columns = [f"k{at}" for at in range(len(head["weights"][0]))]
     if part == "output":
-        return vectors(head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values")
+        return vectors(
+            head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
+        )
     values = visible(head["weights"], head["scores"]) if part == "weights" else head[part]
     return matrix(values, rows, columns, view, title=part, note=f"{place}; rows: queries, columns: keys")

@@ -20,7 +20,13 @@ def tokens_screen(document: Document, view: View) -> Lines:
     """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
     text = title(document, view)
     rows = [
-        [str(token["index"]), _named(token, view), _number(token["id"]), _span(token), bytes(token["bytes"]).hex(" ") or "-"]
+        [
+            str(token["index"]),
+            _named(token, view),
+            _number(token["id"]),
+            _span(token),
+            bytes(token["bytes"]).hex(" ") or "-",
+        ]
         for token in document["tokens"]
     ]
     count = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
@@ -33,7 +39,10 @@ def tokens_rows(document: Document) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
     yield ("index", "text", "id", "start", "end", "special", "bytes")
     for token in document["tokens"]:
-        yield (*(token[name] for name in ("index", "text", "id", "start", "end", "special")), bytes(token["bytes"]).hex(" "))
+        yield (
+            *(token[name] for name in ("index", "text", "id", "start", "end", "special")),
+            bytes(token["bytes"]).hex(" "),
+        )
 
 
 def _named(token: Document, view: View) -> str:

@@ -18,8 +18,8 @@ from attncli.render.phrases import say
 from attncli.render.prose import wrap
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
-from attncli.render.sums import adding_digits
 from attncli.render.tables import table
+from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
@@ -29,10 +29,20 @@ def softmax_screen(document: Document, view: View) -> Lines:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
     scores, weights = document["scores"], document["weights"]
     at_one = document["temperature"] == 1
-    note = say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document["temperature"]))
+    note = (
+        say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document["temperature"]))
+    )
     name = "numbers" if at_one else "numbers.temperature"
     title = say(view, name, len(scores), *([] if at_one else [brief(document["temperature"])]))
-    columns = ["", *([] if at_one else [spell("score", ascii=view.ascii)]), "s", "exp(s)", "s − max", "exp(s − max)", "w"]
+    columns = [
+        "",
+        *([] if at_one else [spell("score", ascii=view.ascii)]),
+        "s",
+        "exp(s)",
+        "s − max",
+        "exp(s − max)",
+        "w",
+    ]
     digits = adding_digits([(weights, 1.0)], view.precision)
     sums = [document["exponentials"], document["shifted_exponentials"]]
     totals = [document["sum"], document["shifted_sum"]]
@@ -43,18 +53,38 @@ def softmax_screen(document: Document, view: View) -> Lines:
     rows = []
     for at, score in enumerate(scores):
         given = [] if at_one else [_fixed(document["given"][at], view)]
-        plain = _fixed(document["exponentials"][at], view, widths[0]) if document["exponentials"][at] is not None else "inf"
+        plain = (
+            _fixed(document["exponentials"][at], view, widths[0]) if document["exponentials"][at] is not None else "inf"
+        )
         shifted = _fixed(document["shifted"][at], view)
         raised = _fixed(document["shifted_exponentials"][at], view, widths[1])
         rows.append([str(at), *given, _fixed(score, view), plain, shifted, raised, _fixed(weights[at], view, digits)])
     ends = [" " * (width - view.precision) for width in (*widths, digits)]
-    total = [say(view, "sum"), *([] if at_one else [""]), "", ("inf" if totals[0] is None else _fixed(totals[0], view) + ends[0]), ""]
+    total = [
+        say(view, "sum"),
+        *([] if at_one else [""]),
+        "",
+        ("inf" if totals[0] is None else _fixed(totals[0], view) + ends[0]),
+        "",
+    ]
     total += [_fixed(totals[1], view) + ends[1], _fixed(1.0, view) + ends[2]]
-    body = ledger(columns, rows, total, view, title=title, note=note, strong=int(max(range(len(weights)), key=weights.__getitem__)))
+    body = ledger(
+        columns,
+        rows,
+        total,
+        view,
+        title=title,
+        note=note,
+        strong=int(max(range(len(weights)), key=weights.__getitem__)),
+    )
     highest = _fixed(document["highest"], view)
     shift = say(view, "numbers.shift", highest) if totals[0] is not None else say(view, "numbers.overflow", highest)
     most = math.log(len(scores))
-    facts = say(view, "numbers.facts", *(_fixed(value, view) for value in (max(weights), document["entropy"], most, document["gradient"])))
+    facts = say(
+        view,
+        "numbers.facts",
+        *(_fixed(value, view) for value in (max(weights), document["entropy"], most, document["gradient"])),
+    )
     return stack((body, remark(shift, view), remark(facts, view)))
 
 
@@ -63,16 +93,23 @@ def scaling_screen(document: Document, view: View) -> Lines:
     d_k = document["d_k"]
     columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
     rows = [
-        [_scaled(row["scale"], document, view, "var(q·k)"), *(_fixed(row[name], view) for name in ("variance", "variance_error", "theory"))]
+        [
+            _scaled(row["scale"], document, view, "var(q·k)"),
+            *(_fixed(row[name], view) for name in ("variance", "variance_error", "theory")),
+        ]
         for row in document["variance"]
     ]
     note = say(view, "scaling.measured", document["samples"], document["seed"])
     first = document["variance"][0]
-    agree = say(view, "scaling.agree", f"{first['standard_errors']:.1f}") if first["standard_errors"] is not None else ""
+    agree = (
+        say(view, "scaling.agree", f"{first['standard_errors']:.1f}") if first["standard_errors"] is not None else ""
+    )
     variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
     shown = [
         [
-            say(view, "scaling.uniform") if row["scale"] == "uniform" else _scaled(row["scale"], document, view, "softmax"),
+            say(view, "scaling.uniform")
+            if row["scale"] == "uniform"
+            else _scaled(row["scale"], document, view, "softmax"),
             _fixed(row["largest"], view),
             bar(row["largest"], max(min(view.width - 64, 24), 0), ascii=view.ascii),
             *(_fixed(row[name], view) for name in ("entropy", "gradient")),
@@ -106,17 +143,33 @@ def matrix_softmax_screen(document: Document, view: View) -> Lines:
     texts = [token["text"] for token in document["tokens"]]
     keys = texts + [f"bias_k {at}" for at in range(len(document["scores"][0]) - len(texts))]
     sums = [float(value) for value in document["row_sums"]]
-    rows = matrix(document["rows"], texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note"))
-    whole = matrix(document["whole"], texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note"))
+    rows = matrix(
+        document["rows"], texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note")
+    )
+    whole = matrix(
+        document["whole"], texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note")
+    )
     digits = adding_digits([(sums, sum(sums))], view.precision)
     cells = [
-        [f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}", _fixed(1.0, view), _fixed(sums[at], view, digits)]
+        [
+            f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}",
+            _fixed(1.0, view),
+            _fixed(sums[at], view, digits),
+        ]
         for at, text in enumerate(texts)
     ]
-    total = [say(view, "sum"), _fixed(float(len(texts)), view), _fixed(sum(sums), view) + " " * (digits - view.precision)]
-    ledgered = ledger(["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum"))
+    total = [
+        say(view, "sum"),
+        _fixed(float(len(texts)), view),
+        _fixed(sum(sums), view) + " " * (digits - view.precision),
+    ]
+    ledgered = ledger(
+        ["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum")
+    )
     said = remark(say(view, "matrix.said", _fixed(min(sums), view), _fixed(max(sums), view)), view)
-    return spaced((header(document, view), heading(say(view, "matrix"), "", view), rows, whole, stack((ledgered, said))))
+    return spaced(
+        (header(document, view), heading(say(view, "matrix"), "", view), rows, whole, stack((ledgered, said)))
+    )
 
 
 def order_screen(document: Document, view: View) -> Lines:
@@ -129,12 +182,19 @@ def order_screen(document: Document, view: View) -> Lines:
         for name, words in (("order.from", texts), ("order.to", after))
     ]
     several = any(row["order"] != document["order"] for row in document["rows"])
-    columns = [say(view, f"order.{name}") for name in ("position", "mask", *(["to"] if several else []), "greatest", "where", "verdict")]
+    columns = [
+        say(view, f"order.{name}")
+        for name in ("position", "mask", *(["to"] if several else []), "greatest", "where", "verdict")
+    ]
     rows = [
         [
             row["position"],
             row["mask"],
-            *([cut(label(gap.join(texts[at] for at in row["order"]), ascii=view.ascii), 16, ascii=view.ascii)] if several else []),
+            *(
+                [cut(label(gap.join(texts[at] for at in row["order"]), ascii=view.ascii), 16, ascii=view.ascii)]
+                if several
+                else []
+            ),
             f"{row['max_difference']:.{max(view.precision - 1, 1)}e}",
             f"{row['token']} {cut(label(texts[row['token']], ascii=view.ascii), 12, ascii=view.ascii)}",
             say(view, "order.same" if row["equal"] else "order.differs"),
@@ -165,12 +225,20 @@ def metric_screen(document: Document, view: View) -> Lines:
     ]
     example = document["example"]
     texts = [str(at) for at in range(len(example["weights"]))]
-    seen = [[weight if key <= query else None for key, weight in enumerate(row)] for query, row in enumerate(example["weights"])]
+    seen = [
+        [weight if key <= query else None for key, weight in enumerate(row)]
+        for query, row in enumerate(example["weights"])
+    ]
     drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
-    values = [[say(view, "metric.value"), _value(example["value"], view)], [say(view, "metric.uniform"), _value(example["uniform"], view)]]
+    values = [
+        [say(view, "metric.value"), _value(example["value"], view)],
+        [say(view, "metric.uniform"), _value(example["uniform"], view)],
+    ]
     body = table(["", document["name"]], values, view, align=["left", "right"])
     left = say(view, "metric.left", example["rows"], len(texts))
-    return spaced((heading(document["name"], document["says"], view), stack(parts), drawn, stack((body, remark(left, view)))))
+    return spaced(
+        (heading(document["name"], document["says"], view), stack(parts), drawn, stack((body, remark(left, view))))
+    )
 
 
 def _value(value: float | None, view: View) -> str:
@@ -195,7 +263,15 @@ def _softmax_rows(document: Document) -> Iterable[list[object]]:
 def _scaling_rows(document: Document) -> Iterable[list[object]]:
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document["variance"], document["softmax"], strict=False):
-        yield [row["scale"], row["variance"], row["variance_error"], row["theory"], soft["largest"], soft["entropy"], soft["gradient"]]
+        yield [
+            row["scale"],
+            row["variance"],
+            row["variance_error"],
+            row["theory"],
+            soft["largest"],
+            soft["entropy"],
+            soft["gradient"],
+        ]
 
 
 def _matrix_rows(document: Document) -> Iterable[list[object]]:

@@ -24,7 +24,11 @@ def verify_screen(document: Document, view: View) -> Lines:
     top = stack(
         (
             line((cut(safe(document["name"], ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-            fact("compared", ["transformers, eager", f"attn on {document['backend']}", counted(document["tokens"], "token")], view),
+            fact(
+                "compared",
+                ["transformers, eager", f"attn on {document['backend']}", counted(document["tokens"], "token")],
+                view,
+            ),
             fact("text", [safe(document["text"], ascii=view.ascii)], view),
         )
     )
@@ -32,8 +36,13 @@ def verify_screen(document: Document, view: View) -> Lines:
     align = ["left", *["right"] * (len(COLUMNS) - 1)]
     body = table(list(COLUMNS), rows, view, align=align, title="largest |difference| from transformers, float64")
     verdict = "equal within the limits" if document["passed"] else "NOT equal within the limits"
-    told = [f"float64: at most {wide['worst']:.1e} relative, allowed {wide['limit']:.0e}.", f"float32: {_single(single)}"]
-    end = stack((line((verdict, "bold green" if document["passed"] else "bold red")), *(remark(said, view) for said in told)))
+    told = [
+        f"float64: at most {wide['worst']:.1e} relative, allowed {wide['limit']:.0e}.",
+        f"float32: {_single(single)}",
+    ]
+    end = stack(
+        (line((verdict, "bold green" if document["passed"] else "bold red")), *(remark(said, view) for said in told))
+    )
     return finished(spaced((top, body, end)), view)
 
 

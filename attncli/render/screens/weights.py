@@ -45,7 +45,11 @@ def weights_rows(document: Document) -> Iterator[Sequence[object]]:
     yield ("name", "role", "dtype", "shape", "bytes", *STATISTICS)
     for tensor in document["tensors"]:
         shape = ",".join(map(str, tensor["shape"]))
-        yield (*(tensor[name] for name in ("name", "role", "dtype")), shape, *(tensor[name] for name in ("bytes", *STATISTICS)))
+        yield (
+            *(tensor[name] for name in ("name", "role", "dtype")),
+            shape,
+            *(tensor[name] for name in ("bytes", *STATISTICS)),
+        )
 
 
 def _row(tensor: Document) -> list[str]:

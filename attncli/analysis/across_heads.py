@@ -1,0 +1,140 @@
+"""Parts of the heads document that look across heads and layers: rollout, flow, similarity, circuits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis import attention_flow
+from attncli.analysis.circuits import Head, compositions, copying, norms, random_composition
+from attncli.analysis.document import Document
+from attncli.analysis.rollout import Rollout
+from attncli.analysis.similarity import distances, order, tree
+from attncli.analysis.visible_keys import Bools, Floats
+from attncli.errors import UnsupportedError, UsageError
+from attncli.models.model import Model
+
+ACROSS = {
+    "rollout": "how much of each input token reaches each position, layers multiplied",
+    "flow": "the same as a maximum flow through the layers; for short texts",
+    "similarity": "heads against heads: Jensen–Shannon distances and a tree",
+    "circuits": "what the weights do by themselves: copying scores, composition between layers",
+}
+"""What `--across` can add, and what each name means."""
+PAIRS = 20
+"""Compositions that are listed: the strongest."""
+
+
+def parse(text: str) -> frozenset[str]:
+    """The names in an `--across` value such as "rollout,similarity". Raises UsageError."""
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    for name in named:
+        if name not in ACROSS:
+            raise UsageError(f"--across {name!r} is no such analysis", expected=", ".join(ACROSS))
+    if not named:
+        raise UsageError("--across names nothing", expected=", ".join(ACROSS))
+    return frozenset(named)
+
+
+class Across:
+    """Collects what these analyses need while layers go by. wanted: names out of `ACROSS`; count: words or tokens."""
+
+    def __init__(self, wanted: frozenset[str], count: int, layers: int) -> None:
+        self._wanted = wanted
+        if "flow" in wanted:
+            attention_flow.check_size(count, layers, count)
+        self._rollout = Rollout(count)
+        self._means: list[Floats] = []
+        self._heads: list[tuple[int, int]] = []
+        self._weights: list[Floats] = []
+        self._visible: list[Bools] = []
+
+    def add(self, layer: int, heads: Sequence[int], weights: Floats, visible: Bools) -> None:
+        """Take a layer's weights [head, query, key] and visibility, of the same shape."""
+        self._rollout.add(weights, visible)
+        if "flow" in self._wanted:
+            self._means.append(weights.mean(0))
+        if "similarity" in self._wanted:
+            self._heads += [(layer, head) for head in heads]
+            self._weights.append(weights)
+            self._visible.append(np.broadcast_to(visible, weights.shape))
+
+    def parts(self, model: Model, layers: Sequence[int], heads: Sequence[int] | None) -> Document:
+        """The parts of the document, by name."""
+        found: Document = {}
+        if "rollout" in self._wanted:
+            found["rollout"] = {"weights": self._rollout.result, "uniform": self._rollout.uniform}
+        if "flow" in self._wanted:
+            found["flow"] = {"weights": attention_flow.flow(self._means, range(len(self._means[0])))}
+        if "similarity" in self._wanted:
+            found["similarity"] = self._similarity()
+        if "circuits" in self._wanted:
+            found["circuits"] = circuits_part([head for layer in layers for head in heads_of(model, layer, heads)])
+        return found
+
+    def _similarity(self) -> Document:
+        table = distances(np.concatenate(self._weights), np.concatenate(self._visible))
+        merges = tree(np.nan_to_num(table, nan=1.0))
+        return {
+            "heads": [{"layer": layer, "head": head} for layer, head in self._heads],
+            "distances": table,
+            "order": order(merges, len(self._heads)),
+            "tree": [{"a": merge.a, "b": merge.b, "height": merge.height} for merge in merges],
+        }
+
+
+def heads_of(model: Model, layer: int, heads: Sequence[int] | None) -> list[Head]:
+    """The weights of a layer's heads as circuits take them; norms before the attention are not folded in.
+
+    Raises UnsupportedError for a model without output projection.
+    """
+    attention, weights = model.spec.blocks[layer].attention, model.store.layer(model.backend, layer)
+
+    def matrix(role: str) -> np.ndarray[Any, Any]:
+        stored = weights(f"attn.{role}.weight")
+        if stored is None:
+            raise UnsupportedError(
+                "circuits need an output projection W_O, and this model has none", hint="--output-projection"
+            )
+        return np.asarray(model.backend.numpy(stored), np.float64)
+
+    q, k, v, o = (matrix(role) for role in ("q", "k", "v", "o"))
+    found = []
+    for head in range(attention.heads) if heads is None else heads:
+        shared = head * attention.kv_heads // attention.heads
+        found.append(
+            Head(
+                layer, head,
+                _rows(q, head, attention.head_dim).T, _rows(k, shared, attention.head_dim).T,
+                _rows(v, shared, attention.v_dim).T, o[:, head * attention.v_dim : (head + 1) * attention.v_dim].T, attention.scale,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _rows(matrix: np.ndarray[Any, Any], head: int, size: int) -> np.ndarray[Any, Any]:
+    return matrix[head * size : (head + 1) * size]
+
+
+def circuits_part(heads: Sequence[Head]) -> Document:
+    """Copying scores and norms of each head, and the strongest compositions between layers beside chance."""
+    rows = []
+    for head in heads:
+        qk, ov = norms(head)
+        rows.append({"layer": head.layer, "head": head.head, "copying": copying(head), "qk_norm": qk, "ov_norm": ov})
+    pairs = compositions(heads)
+    ranked = sorted(
+        ((way, strength, heads[a], heads[b]) for a, b, ways in pairs for way, strength in ways.items()),
+        key=lambda row: (-row[1], row[0], row[2].layer, row[2].head, row[3].layer, row[3].head),
+    )[:PAIRS]
+    listed = [
+        {
+            "way": way, "strength": strength, "from": {"layer": before.layer, "head": before.head},
+            "to": {"layer": after.layer, "head": after.head},
+        }
+        for way, strength, before, after in ranked
+    ]  # fmt: skip
+    chance = random_composition(heads[pairs[0][0]], heads[pairs[0][1]]) if pairs else None
+    return {"heads": rows, "compositions": listed, "chance": chance}

@@ -1,0 +1,213 @@
+"""The document of `attn cross`: queries from one text, keys and values from another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.document import (
+    Document,
+    attention_part,
+    empty_rows,
+    layer_part,
+    model_part,
+    shape_rows,
+    token_rows,
+)
+from attncli.analysis.links import Links
+from attncli.arrays.backend import SCORE_ITEM
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import attend
+from attncli.mechanism.block import Context, join_heads, project
+from attncli.mechanism.feed_forward import linear
+from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.estimate import estimate
+from attncli.models.model import Model, choose_heads
+
+KEPT = ("masked", "weights")
+AT_ONCE = 4
+"""Arrays of one number per pair that are alive while a layer is computed."""
+SHIFTED = "the decoder reads the query text one token late, after its start token: each row is where the next token is predicted"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
+
+    query: str
+    key: str
+    queries: Sequence[Token]
+    keys: Sequence[Token]
+    value: str | None = None
+    values: Sequence[Token] | None = None
+
+
+def cross_traces(
+    model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None
+) -> Iterator[tuple[Attention, LayerTrace]]:
+    """The cross-attention of each layer with its Spec.
+
+    An encoder-decoder reads the keys' text with its encoder and runs its decoder over the queries' text;
+    a one-layer model or weight file projects the queries' embeddings with W_Q and the others' with W_K and
+    W_V. Raises UnsupportedError for a checkpoint of one side.
+    """
+    if model.identity.source == "checkpoint":
+        decoder = model.decoder(list(texts.keys))
+        for trace in decoder.trace(list(texts.queries), layers=layers, heads=heads, keep=KEPT):
+            spec = decoder.spec.blocks[trace.layer].cross
+            assert trace.cross is not None
+            assert spec is not None
+            yield spec, trace.cross
+        return
+    spec = model.spec.blocks[0].attention
+    trace = _projected(model, spec, texts)
+    yield spec, trace if heads is None else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
+
+
+def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
+    """One cross-attention of a model without an encoder."""
+    if spec.hashing is not None:
+        raise UnsupportedError("hash attention is within one text", expected="--attention dense")
+    backend, weights = model.backend, model.store.layer(model.backend, 0)
+    x, memory = (model.store.embed(backend, list(tokens)) for tokens in (texts.queries, texts.keys))
+    context = Context(np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory)
+    parts = project(backend, spec, weights, "attn", x, memory, context, 0)
+    v = parts.v
+    if texts.values is not None:
+        if len(texts.values) != len(texts.keys):
+            raise InputError(
+                f"the values' text has {len(texts.values)} tokens, the keys' {len(texts.keys)}",
+                expected="one value for every key",
+            )
+        v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
+    found = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
+    joined = join_heads(backend, found.mixed)
+    out = linear(backend, weights, "attn.o", joined)
+    stages = {
+        "hidden": x,
+        "q": parts.q,
+        "k": parts.k,
+        "v": v,
+        "masked": found.masked,
+        "weights": found.weights,
+        "mixed": found.mixed,
+    }
+    stages |= {"out": joined} if out is None else {"concat": joined, "out": out}
+    return LayerTrace(0, stages, found.empty_rows, x, stages["out"])
+
+
+def cross_document(
+    model: Model,
+    texts: Texts,
+    *,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    top: int,
+    everything: bool = True,
+) -> Document:
+    """`attn.cross/1`. layers, heads: which, None for all. top: how many links. everything: also links to special
+    tokens.
+
+    `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
+    null where a query sees nothing.
+    """
+    links = Links(texts.keys, queries=texts.queries, top=top, everything=everything)
+    parts: list[Document] = []
+    shapes: list[Document] = []
+    empty: list[Document] = []
+    specs: list[Attention] = []
+    total: Any = 0.0
+    for spec, trace in cross_traces(model, texts, layers, heads):
+        chosen = list(range(spec.heads)) if heads is None else sorted(heads)
+        weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
+        shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
+        parts.append(layer_part(model.backend, trace, chosen))
+        empty += empty_rows(model.backend, trace, chosen)
+        links.add(trace.layer, chosen, list(weights))
+        total = total + weights[..., : len(texts.keys)].sum(axis=0)
+        specs.append(spec)
+    shown = replace(model, spec=_as_model(model.spec, specs))
+    computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
+    mean = total / sum(len(part["heads"]) for part in parts)
+    return {
+        "schema": "attn.cross/1",
+        "version": __version__,
+        "query_text": texts.query,
+        "key_text": texts.key,
+        "value_text": texts.value,
+        "queries": token_rows(texts.queries),
+        "keys": token_rows(texts.keys),
+        "model": model_part(shown) | {"layers": _depth(model)},
+        "attention": attention_part(shown, computing),
+        "shapes": shapes,
+        "layers": parts,
+        "alignment": alignment(mean),
+        "links": links.found(),
+        "empty_rows": empty,
+        "warnings": [*model.warnings, *((SHIFTED,) if model.spec.decoder is not None else ())],
+    }
+
+
+def _shapes(rows: list[Document], keys: int, width: int) -> list[Document]:
+    """The shape trace with the second text as Y, which keys and values come from."""
+    other = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
+    told = [{**row, "formula": other.get(row["step"], row["formula"])} for row in rows]
+    return [*told[:1], {"step": "memory", "axes": ["key", "width"], "shape": [keys, width], "formula": "Y"}, *told[1:]]
+
+
+def alignment(mean: np.ndarray[Any, Any]) -> list[Document]:
+    """For each query the key with the largest weight, [query, key] to one entry per query; the first of equals."""
+    best = mean.argmax(axis=1)
+    return [
+        {"query": query, "key": int(key) if mean[query, key] > 0 else None, "weight": float(mean[query, key])}
+        for query, key in enumerate(best)
+    ]
+
+
+def _as_model(spec: Spec, attentions: Sequence[Attention]) -> Spec:
+    """A Spec whose blocks are these attentions, so that header lines speak of the cross-attention."""
+    return replace(spec, blocks=tuple(Block(attention) for attention in attentions))
+
+
+def _depth(model: Model) -> int:
+    decoder = model.spec.decoder
+    return len(model.spec.blocks if decoder is None else decoder.blocks)
+
+
+def cross_memory(model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None) -> int:
+    """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of
+    both."""
+    queries, keys = len(texts.queries), len(texts.keys)
+    spec = model.spec.decoder or model.spec
+    most = max((block.cross or block.attention).heads for block in spec.blocks)
+    computed = "float64" if "float64" in (model.computing(count).dtype for count in (queries, keys)) else "float32"
+    pairs = queries * keys
+    sides = 0
+    if model.spec.decoder is not None:
+        pairs += queries * queries  # the decoder's attention to its own text
+        read = estimate(model.spec, keys, layers=[len(model.spec.blocks) - 1], dtype=computed).peak
+        sides = max(read, estimate(spec, queries, layers=layers, kept=0, dtype=computed).peak)
+    vectors = (queries + keys) * most * 2 * (spec.blocks[0].attention.head_dim + spec.blocks[0].attention.v_dim)
+    numbers = sum(prod(shape) for shape in cross_numbers(model, texts, layers, heads))
+    return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[computed]
+
+
+def cross_numbers(
+    model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None
+) -> list[tuple[int, ...]]:
+    """Shapes of the arrays that the document will hold, to estimate its size before it is built."""
+    spec = model.spec.decoder or model.spec
+    attention = spec.blocks[0].cross or spec.blocks[0].attention
+    count = (len(spec.blocks) if layers is None else len(layers)) * (attention.heads if heads is None else len(heads))
+    return [
+        (2 * count, len(texts.queries), len(texts.keys)),
+        (count, len(texts.queries), attention.v_dim),
+        (len(texts.queries), spec.d_model),
+    ]

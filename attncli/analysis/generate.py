@@ -1,0 +1,182 @@
+"""The document of `attn run --generate`: a decoder continues a text, and each new token's attention is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, header, notes, token_rows
+from attncli.arrays.backend import SCORE_ITEM
+from attncli.errors import LimitError, UnsupportedError
+from attncli.inputs.token import Token
+from attncli.mechanism.key_range import span
+from attncli.mechanism.random_streams import integers
+from attncli.models.estimate import estimate
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """How a text is continued.
+
+    count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
+    divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
+    attention is kept, None for all. rows: whether the weights themselves are held.
+    """
+
+    count: int
+    temperature: float = 0.0
+    seed: int = 0
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+    rows: bool = False
+
+
+def generated_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    wanted: Continuing,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> Document:
+    """Continue a text and return its `attn.generate/1` document.
+
+    Every new token asks as a query over the prompt and what was generated, itself included. Its
+    lookback is context/(context + generated): the share of its attention that lies on the prompt.
+    Source: Chuang et al., Lookback Lens, 2024, who take the means per key of both parts in place of
+    the sums; that number is `lookback_per_key`.
+
+    Generation ends early at a special token. Keys and values of earlier tokens are kept, so each
+    token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
+    tokens than it has positions.
+    """
+    _check(model, len(tokens), wanted.count)
+    document = header("attn.generate/1", model, text, tokens)
+    past: dict[int, tuple[Any, Any]] = {}
+    logits = _step(model, tokens, past, None, wanted)
+    steps: list[Document] = []
+    new: list[Token] = []
+    ended = False
+    for number in range(wanted.count):
+        token, probability = _chosen(model, logits, len(tokens) + number, wanted)
+        new.append(token)
+        step: Document = {"token": token.index, "probability": probability, "heads": []}
+        logits = _step(model, [token], past, step, wanted, prompt=len(tokens))
+        means = [(head["context"], head["generated"], head["lookback_per_key"]) for head in step["heads"]]
+        context, generated, per_key = (float(value) for value in np.mean(means, 0))
+        step |= {
+            "context": context,
+            "generated": generated,
+            "lookback": _share(context, generated),
+            "lookback_per_key": per_key,
+        }
+        steps.append(step)
+        if progress is not None:
+            progress((number + 1) / wanted.count)
+        if token.special:
+            ended = True
+            break
+    return document | {
+        "generated": token_rows(new),
+        "continuation": "".join(_spoken(token) for token in new),
+        "temperature": wanted.temperature,
+        "sample_seed": wanted.seed if wanted.temperature > 0 else None,
+        "ended": ended,
+        "steps": steps,
+        "warnings": notes(model),
+    }
+
+
+def memory(model: Model, prompt: int, wanted: Continuing) -> int:
+    """About how many bytes continuing `prompt` tokens takes at the peak, estimated before it starts."""
+    spec, longest = model.spec, prompt + wanted.count
+    computed = model.computing(prompt).dtype
+    kept = sum(block.attention.kv_heads * (block.attention.head_dim + block.attention.v_dim) for block in spec.blocks)
+    heads = sum(block.attention.heads for block in spec.blocks) if wanted.rows else 0
+    asked = estimate(spec, prompt, kept=0, dtype=computed).peak
+    return (
+        asked
+        + (longest * kept + spec.vocabulary * (spec.d_model + 2) + wanted.count * longest * heads)
+        * SCORE_ITEM[computed]
+    )
+
+
+def _check(model: Model, prompt: int, count: int) -> None:
+    # a decoder's first query sees no later key
+    if any(span(block.attention.mask, 0, 0, 2) != (0, 1) for block in model.spec.blocks):
+        raise UnsupportedError(
+            f"a {model.spec.family} model does not continue texts: its tokens see later ones",
+            expected="a decoder, such as gpt2 or llama",
+        )
+    limit = model.spec.max_positions
+    if limit is not None and prompt + count > limit:
+        raise LimitError(
+            f"{prompt} tokens and {count} new ones are more than the model's {limit} positions",
+            hint=f"--generate {max(limit - prompt, 0)}",
+        )
+
+
+def _step(
+    model: Model,
+    tokens: Sequence[Token],
+    past: dict[int, tuple[Any, Any]],
+    step: Document | None,
+    wanted: Continuing,
+    *,
+    prompt: int = 0,
+) -> Floats:
+    """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
+    `step`."""
+    last = len(model.spec.blocks) - 1
+    after: Any = None
+    for trace in model.trace(list(tokens), past=past, keep=("weights",) if step is not None else ()):
+        if step is not None and (wanted.layers is None or trace.layer in wanted.layers):
+            weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
+            chosen = range(weights.shape[0]) if wanted.heads is None else wanted.heads
+            step["heads"] += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
+        if trace.layer == last:
+            after = trace.after
+    return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
+
+
+def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> Document:
+    context, generated = float(row[:prompt].sum()), float(row[prompt:].sum())
+    key = int(row.argmax())
+    part: Document = {
+        "layer": layer,
+        "head": head,
+        "context": context,
+        "generated": generated,
+        "lookback": _share(context, generated),
+        "lookback_per_key": _share(context / prompt, generated / max(row.size - prompt, 1)),
+        "top": {"key": key, "weight": float(row[key])},
+    }
+    return part | {"weights": row} if rows else part
+
+
+def _share(context: float, generated: float) -> float:
+    return context / (context + generated) if context + generated > 0 else 0.0
+
+
+def _chosen(model: Model, logits: Floats, position: int, wanted: Continuing) -> tuple[Token, float]:
+    """The next token and its probability at temperature 1, or at the one asked for."""
+    scaled = logits / (wanted.temperature or 1.0)
+    raised = np.exp(scaled - scaled.max())
+    shares = raised / raised.sum()
+    if wanted.temperature > 0:
+        draw = (float(integers(wanted.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
+        chosen = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
+    else:
+        chosen = int(logits.argmax())
+    (found,) = model.tokenizer.ids_to_tokens([chosen])
+    return Token(position, found.text, chosen, None, None, found.special), float(shares[chosen])
+
+
+def _spoken(token: Token) -> str:
+    return "" if token.special else token.text

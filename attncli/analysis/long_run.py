@@ -1,0 +1,92 @@
+"""A run too long for n × n: its document from blocks of query rows, with maps pooled and single rows kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document
+from attncli.analysis.links import Links
+from attncli.analysis.pooled import PooledMaps
+from attncli.analysis.row_consumers import Watch
+from attncli.analysis.row_facts import About
+from attncli.mechanism.attend import RowBlock
+from attncli.models.model import Model
+
+SIDE = 64
+"""Cells along a pooled map: more would not fit a terminal."""
+STAGES = ("masked", "weights")
+
+
+class Rowwise:
+    """Takes the blocks of a run and keeps what a document holds of a long text.
+
+    count: tokens. layers, heads: those asked for, None for all. query: the query whose rows are
+    kept whole, None for none. links: fed with every head's rows. progress: told the share of the
+    run that is done, 0 to 1.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        count: int,
+        links: Links,
+        *,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        query: int | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self._model, self._count, self._links = model, count, links
+        self._heads, self._query, self._progress = heads, query, progress
+        self._runs = 1 + max(range(len(model.spec.blocks)) if layers is None else layers)
+        self._layer = -1
+        self._maps: PooledMaps | None = None
+        self._watch: Watch | None = None
+        self._row: dict[str, np.ndarray[Any, Any]] = {}
+
+    def chosen(self, layer: int) -> list[int]:
+        """The numbers of the heads that are kept of a layer."""
+        return list(range(self._model.spec.blocks[layer].attention.heads)) if self._heads is None else list(self._heads)
+
+    def see(self, layer: int, kind: str, block: RowBlock) -> None:
+        """Take a block of a layer's own attention; blocks of cross-attention pass by."""
+        if kind != "self":
+            return
+        if layer != self._layer:
+            heads = self.chosen(layer)
+            self._maps = PooledMaps(len(heads), self._count, self._count, side=SIDE)
+            consumers = (self._links.consumer(layer, heads), self._maps)
+            self._watch = Watch(self._model.backend, consumers, About(), self._count, heads=heads)
+            self._layer, self._row = layer, {}
+        assert self._watch is not None
+        self._watch.see(block)
+        if self._query is not None and block.start <= self._query < block.stop:
+            self._keep(block, self._query - block.start)
+        if self._progress is not None:
+            self._progress((layer + block.stop / self._count) / self._runs)
+
+    def _keep(self, block: RowBlock, at: int) -> None:
+        heads = self.chosen(self._layer)
+        for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
+            found = self._model.backend.numpy(block.stages[name][heads, at, :])
+            row = np.full((len(heads), max(self._count, block.high)), hidden, found.dtype)
+            row[:, block.low : block.high] = found
+            self._row[name] = row
+
+    def maps(self) -> list[Document]:
+        """The pooled maps of the layer that was seen last: each cell the largest of `pool` × `pool` weights."""
+        if self._maps is None:
+            return []
+        pooled = self._maps
+        return [
+            {"layer": self._layer, "head": head, "pool": pooled.pool, "weights": values}
+            for head, values in zip(self.chosen(self._layer), pooled.values, strict=True)
+        ]
+
+    def row(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The query's scores ("masked") and weights in the layer that was seen last, [head, 1, key]; empty without a
+        query."""
+        return {name: row[:, None, :] for name, row in self._row.items()}

@@ -1,0 +1,172 @@
+"""The document of `attn mask`: masks, their intersection, and a score bias before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.document import Document, model_part, position_name
+from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.mechanism.attend import attention
+from attncli.mechanism.block import position_bias
+from attncli.mechanism.mask import Mask, both
+from attncli.mechanism.mask_spec import FORMS, parse, spec_text
+from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
+from attncli.mechanism.spec import Alibi, RelativeBuckets
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+EXAMPLES = {
+    "none": "none", "causal": "causal", "window": "window:3", "dilated": "dilated:6,2", "global": "global:0", "prefix": "prefix:4",
+    "chunk": "chunk:4", "block": "block:4", "sinks": "sinks:1,3", "bigbird": "bigbird:1,1", "padding": "padding:3", "lsh": "lsh:4",
+}  # fmt: skip
+"""One mask of every kind, for the gallery."""
+BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
+T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
+
+    name: as `--bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether
+    the values are T5's bucket numbers, not what is learned for them.
+    """
+
+    name: str
+    head: int
+    heads: int
+    values: Floats
+    slope: float | None = None
+    buckets: bool = False
+
+
+def mask_document(
+    masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | None = None, model: Model | None = None
+) -> Document:
+    """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there are several."""
+    whole = both(*masks)
+    parts = [mask_part(mask, n, n, seed) for mask in masks]
+    return {
+        "schema": "attn.mask/1",
+        "version": __version__,
+        "n": n,
+        "seed": seed,
+        "gallery": False,
+        "masks": parts,
+        "combined": mask_part(whole, n, n, seed) if len(masks) > 1 else None,
+        "bias": None if bias is None else _bias_part(bias, whole, n, seed),
+        "model": None if model is None else model_part(model),
+        "layers": None if model is None else _layers(model),
+        "warnings": [],
+    }
+
+
+def _layers(model: Model) -> list[Document]:
+    """Which mask and positions each layer of a model has."""
+    layers = [block.attention for block in model.spec.blocks]
+    return [
+        {"layer": at, "mask": spec_text(layer.mask), "position": position_name(layer.position)}
+        for at, layer in enumerate(layers)
+    ]
+
+
+def gallery_document(n: int, *, seed: int = 0) -> Document:
+    """`attn.mask/1` with one mask of every kind that `--mask` knows."""
+    parts = [
+        {**mask_part(parse(EXAMPLES[kind], seed=seed), n, n, seed), "form": form}
+        for kind, (form, _, _) in FORMS.items()
+    ]
+    return mask_document([], n, seed=seed) | {"gallery": True, "masks": parts}
+
+
+def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
+    """The bias that `--bias` names: ALiBi's, or the buckets of T5 (32 of them, up to distance 128).
+
+    Raises InputError for a head that does not exist.
+    """
+    if not 0 <= head < heads:
+        raise InputError(f"there is no head {head}", expected=f"0 to {heads - 1} ({heads} heads, counted from 0)")
+    j = np.arange(-reach, reach + 1)
+    if name in T5:
+        return Bias(name, head, heads, t5_bucket(j, T5[name]).astype(np.float64), buckets=True)
+    slopes = alibi_slopes(heads)
+    values = alibi(slopes, np.zeros((1, 1), np.int64), j[None, :], symmetric=name == "alibi-symmetric")[head, 0]
+    return Bias(name, head, heads, np.asarray(values, np.float64), slope=float(slopes[head]))
+
+
+def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
+    """The bias that a model's layer adds to the scores of a head; None where its positions are not a bias."""
+    spec = model.spec.blocks[layer].attention
+    added = position_bias(model.backend, spec, model.store.layer(model.backend, layer), "attn")
+    if added is None:
+        return None
+    if not 0 <= head < spec.heads:
+        raise InputError(
+            f"there is no head {head}", expected=f"0 to {spec.heads - 1} ({spec.heads} heads, counted from 0)"
+        )
+    j = np.arange(-reach, reach + 1)
+    values = np.asarray(
+        model.backend.numpy(added(model.backend.keep(np.zeros((1, 1), np.int64)), model.backend.keep(j[None, :]))),
+        np.float64,
+    )
+    slope = float(alibi_slopes(spec.heads)[head]) * spec.position.factor if isinstance(spec.position, Alibi) else None
+    return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
+
+
+def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> Document:
+    """The bias as a function of distance, and for up to `MAP` positions as a matrix before and after the mask."""
+    reach = (len(bias.values) - 1) // 2
+    if reach < n - 1:
+        raise UnsupportedError(f"the bias is known up to distance {reach}, and {n} positions need {n - 1}")
+    told = [0]
+    while 2 * (told[-1] or 0.5) < n:
+        told.append(int(2 * (told[-1] or 0.5)))
+    told = sorted({*told, n - 1})
+    part: Document = {
+        "name": bias.name,
+        "head": bias.head,
+        "heads": bias.heads,
+        "slope": bias.slope,
+        "buckets": bias.buckets,
+        "by_distance": [
+            {"distance": distance, "value": float(bias.values[reach + distance])}
+            for distance in sorted({*told, *(-at for at in told)})
+        ],
+        "before": None,
+        "after": None,
+        "weights_before": None,
+        "weights_after": None,
+    }
+    if n > MAP:
+        return part
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    matrix = bias.values[j - i + reach]
+    seen = np.zeros((n, n), bool)
+    for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
+        seen[start : start + len(rows), low:high] = rows
+    part |= {"before": matrix, "after": np.where(seen, matrix, np.nan)}
+    if not bias.buckets:
+        part |= {"weights_before": _weights(matrix, np.ones_like(seen)), "weights_after": _weights(matrix, seen)}
+    return part
+
+
+def _weights(bias: Floats, seen: np.ndarray[Any, Any]) -> Floats:
+    """The weights of queries and keys that are all alike, so that only bias and mask decide; null where hidden."""
+    n = len(bias)
+    same = np.zeros((1, n, 1))
+    found = attention(same, same, same, bias=bias[None], mask=seen[None]).weights
+    assert found is not None
+    return np.where(seen, np.asarray(found[0], np.float64), np.nan)
+
+
+def check_n(n: int) -> None:
+    """Raise UsageError for a number of positions that no mask has."""
+    if n < 1:
+        raise UsageError(f"-n is {n}", expected="at least 1 position")

@@ -1,0 +1,40 @@
+"""Softmax by rows against softmax over the whole matrix: topic "matrix-softmax" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.analysis.document import Document, header
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import attention
+from attncli.models.model import Model
+
+
+def matrix_softmax_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int) -> Document:
+    """Softmax of a head's scores by rows, as attention does it, and over all entries of the matrix at once.
+
+    `row_sums` are those of the second; the first ones are 1. Both come from the package's own softmax.
+    """
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("masked", "weights"))))
+    scores, weights = (
+        np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("masked", "weights")
+    )
+    flat = scores.reshape(1, -1, 1)
+    seen = np.isfinite(flat[..., 0])[:, None, :]
+    found = attention(
+        np.ones((1, 1, 1)), np.where(np.isfinite(flat), flat, 0.0), np.zeros_like(flat), scale=1.0, mask=seen
+    ).weights
+    assert found is not None
+    whole = found.reshape(scores.shape)
+    return header("attn.explain/1", model, text, tokens) | {
+        "topic": "matrix-softmax",
+        "layer": layer,
+        "head": head,
+        "scores": scores,
+        "rows": weights,
+        "whole": whole,
+        "row_sums": whole.sum(axis=1),
+        "warnings": list(model.warnings),
+    }

@@ -1,0 +1,74 @@
+"""Random repeats: a seeded sequence of ordinary tokens twice over, on which duplicate and induction heads show.
+
+Nothing but the repetition tells what comes next, so a head that looks at what followed the same
+token earlier can only be doing induction. Source: Olsson et al., In-context learning and induction heads, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attncli.inputs.token import Token
+from attncli.mechanism.random_streams import integers
+
+LENGTH = 32
+"""Tokens before the repetition."""
+DRAWS = 3
+"""Sequences that scores are averaged over."""
+
+Layers = Iterable[tuple[int, np.ndarray[Any, Any]]]
+Scores = dict[tuple[int, int], dict[str, float]]
+
+
+def sequence(
+    ordinary: Sequence[Token], length: int, seed: int, *, before: Sequence[Token] = (), after: Sequence[Token] = ()
+) -> list[Token]:
+    """`length` different tokens drawn from `ordinary`, twice, between the special tokens `before` and `after`.
+
+    Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
+    """
+    drawn = integers(seed, "repeats", length)
+    pool = list(range(len(ordinary)))
+    chosen = []
+    for number in drawn:
+        at = int(number) % len(pool)
+        chosen.append(ordinary[pool[at]])
+        if len(ordinary) >= length:
+            pool[at] = pool[-1]
+            pool.pop()
+    every = [*before, *chosen, *chosen, *after]
+    return [replace(token, index=index, start=None, end=None) for index, token in enumerate(every)]
+
+
+def scores(
+    run: Callable[[list[Token]], Layers],
+    ordinary: Sequence[Token],
+    *,
+    before: Sequence[Token] = (),
+    after: Sequence[Token] = (),
+    length: int = LENGTH,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Scores:
+    """For each (layer, head): mean A[i, i−r] (`repeats_duplicate`) and mean A[i, i−r+1] (`repeats_induction`) over
+    the second half, r being `length`, averaged over `draws` sequences.
+
+    run: gives each layer's number and weights [head, query, key] for some tokens.
+    """
+    totals: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
+    first = len(before) + length
+    i = np.arange(first, first + length)
+    for draw in range(draws):
+        tokens = sequence(ordinary, length, seed + draw, before=before, after=after)
+        for layer, weights in run(tokens):
+            duplicate, induction = weights[:, i, i - length].mean(-1), weights[:, i, i - length + 1].mean(-1)
+            for head, pair in enumerate(zip(duplicate, induction, strict=True)):
+                totals[layer, head] = totals.get((layer, head), np.zeros(2)) + np.array(pair, np.float64) / draws
+    return {
+        place: {"repeats_duplicate": float(pair[0]), "repeats_induction": float(pair[1])}
+        for place, pair in totals.items()
+    }

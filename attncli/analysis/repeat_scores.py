@@ -1,0 +1,54 @@
+"""Random repeats of a model's own vocabulary, run through the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.random_repeats import LENGTH, Scores, scores
+from attncli.errors import UsageError
+from attncli.inputs.token import Token
+from attncli.mechanism.random_streams import integers
+from attncli.models.model import Model
+
+CANDIDATES = 4096
+"""Ids that are looked at for ordinary tokens."""
+
+
+def repeat_scores(model: Model, layers: Sequence[int] | None, *, seed: int = 0) -> Scores:
+    """Duplicate and induction scores of every head of these layers (None: all), on seeded random repeats.
+
+    The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up words. Special
+    tokens stand around them as around any text. Texts are shortened to what the model's positions allow.
+    """
+    around = model.tokenizer.encode("a")
+    first = next((at for at, token in enumerate(around) if not token.special), len(around))
+    before, after = around[:first], [token for token in around[first:] if token.special]
+    limit = model.spec.max_positions
+    length = LENGTH if limit is None else max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
+
+    def run(tokens: list[Token]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+        for trace in model.trace(tokens, layers=layers, keep=("weights",)):
+            yield trace.layer, model.backend.numpy(trace.stages["weights"])
+
+    return scores(run, ordinary(model, seed), before=before, after=after, length=length, seed=seed)
+
+
+def ordinary(model: Model, seed: int = 0) -> list[Token]:
+    """Tokens of ordinary words: letters only, two or more, no special tokens."""
+    made_up = [Token(at, f"word{at}", None, None, None) for at in range(4 * LENGTH)]
+    if not model.spec.vocabulary:
+        return made_up
+    ids = sorted({int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)})
+    try:
+        tokens = model.tokenizer.ids_to_tokens(ids)
+    except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
+        return made_up
+    found = [
+        token
+        for token in tokens
+        if not token.special and token.text.strip("Ġ▁ ").isalpha() and len(token.text.strip("Ġ▁ ")) > 1
+    ]
+    return found or [token for token in tokens if not token.special]

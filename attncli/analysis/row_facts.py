@@ -1,0 +1,240 @@
+"""Facts of query rows that the metrics are made of, from weights and for uniform attention.
+
+Both kinds of rows answer the same questions, so that a metric is written once and its baseline
+is the same formula on `uniform.UniformRows`. Answers are float64 [head, row].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncli.analysis.pairs import Pairs
+from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """What is known of the tokens behind the keys.
+
+    pairs: which earlier keys carry the query's own token, None where tokens are not known.
+    special, punctuation: booleans [key], None where not known. aligned: whether queries and keys are the
+    same text, so that i − j is a distance.
+    """
+
+    pairs: Pairs | None = None
+    special: Bools | None = None
+    punctuation: Bools | None = None
+    aligned: bool = True
+
+
+AT_ONCE = 2**18
+"""Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
+
+
+def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
+    """Slices of heads and of rows that cover [head, row, key] with at most `AT_ONCE` weights each, or one row."""
+    many = max(AT_ONCE // max(rows * keys, 1), 1)
+    few = max(AT_ONCE // max(keys, 1), 1)
+    for head in range(0, heads, many):
+        for row in range(0, rows, few):
+            yield slice(head, min(head + many, heads)), slice(row, min(row + few, rows))
+
+
+class Rows(Protocol):
+    """Facts of a block of query rows. i: absolute query positions [row]; see: what each row sees."""
+
+    i: Ints
+    see: Sight
+    about: About
+
+    @property
+    def heads(self) -> int:
+        """How many heads the answers have; 1 where they hold for all."""
+
+    @property
+    def total(self) -> Floats:
+        """Σ_j A_ij."""
+
+    @property
+    def entropy(self) -> Floats:
+        """−Σ_j A_ij ln A_ij in nats."""
+
+    @property
+    def peak(self) -> Floats:
+        """The largest weight; 0 in a row that sees nothing."""
+
+    @property
+    def peak_beyond_first(self) -> Floats:
+        """The largest weight on a key other than key 0; 0 where there is none."""
+
+    @property
+    def moments(self) -> tuple[Floats, Floats]:
+        """Σ_j A_ij |i − j| and Σ_j A_ij (j − i)."""
+
+    @property
+    def rest(self) -> Floats:
+        """Σ_j A_ij without key 0 and the query itself; summed, not subtracted, as sinks leave little."""
+
+    def at(self, offset: int) -> Floats:
+        """A_{i, i+offset}, 0 where that key is not visible."""
+
+    def key(self, k: int) -> Floats:
+        """A_ik, 0 where key k is not visible."""
+
+    def mass(self, chosen: Bools) -> Floats:
+        """Σ A_ij over the keys j in `chosen`, booleans [key]."""
+
+    def same(self, after: int) -> Floats:
+        """Σ A_ij over the keys j = j' + after < i, where j' < i carries the same token as i; key 0 left out."""
+
+
+class WeightRows:
+    """`Rows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
+
+    entropy: of each row [head, row] where the attention step has told it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        weights: Array,
+        i: Ints,
+        low: int,
+        see: Sight,
+        about: About,
+        *,
+        entropy: Array | None = None,
+    ) -> None:
+        wide = "float64" if backend.name == "numpy" else "float32"
+        narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
+        self.backend, self.i, self.low, self.see, self.about = backend, i, low, see, about
+        self.weights = backend.cast(weights, wide) if narrow else weights
+        self._entropy = entropy
+        self._at: dict[int, Floats] = {}
+
+    @property
+    def heads(self) -> int:
+        return self._shape[0]
+
+    @cached_property
+    def total(self) -> Floats:
+        before, after = self._sides
+        return before + self._near.sum(-1) + after + (self.key(0) if self._split[0] > 0 else 0.0)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        return self.numpy(self.backend.entropy(self.weights) if self._entropy is None else self._entropy)
+
+    @cached_property
+    def peak(self) -> Floats:
+        return np.maximum(self.peak_beyond_first, self.key(0))
+
+    @cached_property
+    def peak_beyond_first(self) -> Floats:
+        beyond = self.weights[..., max(1 - self.low, 0) :]
+        return self.numpy(self.backend.max(beyond, -1)[..., 0]) if beyond.shape[-1] else np.zeros(self._shape)
+
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        return self.weights.shape[0], self.weights.shape[1]
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        # to the left of all rows and to the right of all rows |i − j| is linear in j: two products;
+        # positions count from the first row, so that nothing large cancels
+        first, split = int(self.i[0]), self._split
+        i = (self.i - first).astype(np.float64)
+        sides = self._sides
+        whole = sides[0] + (self.key(0) if split[0] > 0 else 0.0)
+        before = self._ramp(0, split[0], first) - i * whole
+        after = self._ramp(split[1], self.weights.shape[-1], first) - i * sides[1]
+        j = self.low + np.arange(*split) - first
+        near = self._near
+        steps = j[None, :] - i[:, None]
+        far, signed = after - before, before + after
+        return far + np.einsum("hij,ij->hi", near, np.abs(steps)), signed + np.einsum("hij,ij->hi", near, steps)
+
+    @cached_property
+    def _split(self) -> tuple[int, int]:
+        """The columns from the first row's own position to the last row's."""
+        start, stop = (
+            min(max(at - self.low, 0), self.weights.shape[-1]) for at in (int(self.i[0]), int(self.i[-1]) + 1)
+        )
+        return start, stop
+
+    @cached_property
+    def rest(self) -> Floats:
+        j = self.low + np.arange(*self._split)
+        before, after = self._sides
+        counted = ((j[None, :] != self.i[:, None]) & (j != 0)).astype(np.float64)
+        return before + np.einsum("hij,ij->hi", self._near, counted) + after
+
+    @cached_property
+    def _near(self) -> Floats:
+        """The weights on the rows' own positions, [head, row, position]."""
+        return self.numpy(self.weights[..., slice(*self._split)])
+
+    @cached_property
+    def _sides(self) -> tuple[Floats, Floats]:
+        """Σ A_ij over the keys before and after the rows' own positions, key 0 left out."""
+        start, stop = self._split
+        beyond = max(1 - self.low, 0)
+        before, after = self.weights[..., beyond : max(start, beyond)], self.weights[..., max(stop, beyond) :]
+        return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(self.backend.sum(after, -1)[..., 0])
+
+    def _ramp(self, start: int, stop: int, origin: int) -> Floats:
+        """Σ A_ij (j − origin) over the columns start..stop-1."""
+        if start >= stop:
+            return np.zeros(self._shape)
+        j = self.backend.keep((self.low + np.arange(start, stop) - origin).astype(np.float64))
+        piece = self.weights[..., start:stop]
+        return self.numpy(self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece))))
+
+    def at(self, offset: int) -> Floats:
+        if offset not in self._at:
+            key = self.i + offset
+            inside = (key >= self.low) & (key < self.low + self.weights.shape[-1])
+            found = np.zeros(self._shape)
+            found[:, inside] = self._pick(np.flatnonzero(inside), (key - self.low)[inside])
+            self._at[offset] = found
+        return self._at[offset]
+
+    def key(self, k: int) -> Floats:
+        if not self.low <= k < self.low + self.weights.shape[-1]:
+            return np.zeros(self._shape)
+        return self.numpy(self.weights[..., k - self.low])
+
+    def mass(self, chosen: Bools) -> Floats:
+        columns = np.flatnonzero(chosen[self.low : self.low + self.weights.shape[-1]])
+        if not columns.size:
+            return np.zeros(self._shape)
+        return self.numpy(self.backend.sum(self.backend.take(self.weights, self.backend.keep(columns), -1), -1)[..., 0])
+
+    def same(self, after: int) -> Floats:
+        assert self.about.pairs is not None
+        rows, keys = self.about.pairs.of(self.i, after)
+        if keys.size and (self.low > 0 or int(keys.max()) >= self.weights.shape[-1]):
+            inside = (keys >= self.low) & (keys < self.low + self.weights.shape[-1])
+            rows, keys = rows[inside], keys[inside]
+        found = np.zeros(self._shape)
+        if rows.size:
+            # pairs come row by row: one sum over each run
+            starts = np.flatnonzero(np.diff(rows, prepend=-1))
+            found[:, rows[starts]] = np.add.reduceat(self._pick(rows, keys - self.low), starts, axis=-1)
+        return found
+
+    def _pick(self, rows: Ints, columns: Ints) -> Floats:
+        heads, _, width = self.weights.shape
+        flat = self.weights.reshape((heads, -1))
+        return self.numpy(self.backend.take(flat, self.backend.keep(rows * width + columns), -1))
+
+    def numpy(self, array: Array) -> Floats:
+        """Any array of the rows' backend as float64 NumPy."""
+        found: Any = self.backend.numpy(array)
+        return found.astype(np.float64)

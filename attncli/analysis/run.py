@@ -1,0 +1,253 @@
+"""The document of `attn run`: one text through the model, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows
+from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.long_run import STAGES, Rowwise
+from attncli.analysis.words import Words, merged_words
+from attncli.arrays.backend import SCORE_ITEM, Backend
+from attncli.inputs.token import Token
+from attncli.mechanism.mask import shows_all
+from attncli.mechanism.spec import Alibi, Attention, RelativeBuckets, Spec
+from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.mechanism.trace import STAGES as DECLARED
+from attncli.models.batch import alone
+from attncli.models.estimate import Estimate, StoredSizes, estimate
+from attncli.models.model import Model
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a run goes into its document.
+
+    layers, heads: which, None for all. query: only this query's rows, None for all.
+    matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
+    top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
+    """
+
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+    query: int | None = None
+    matrices: bool = True
+    stages: bool = False
+    top: int = 10
+    all_links: bool = False
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will take, estimated before it starts. numbers: how many there are in the document."""
+
+    estimate: Estimate
+    numbers: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak, besides the program itself."""
+        return self.estimate.peak
+
+
+def cost(model: Model, count: int, wanted: Wanted, *, saved: bool, rows: int | None = None) -> Cost:
+    """The cost of running `count` tokens; see `cost_of`."""
+    return cost_of(
+        model.spec,
+        count,
+        wanted,
+        dtype=model.backend.dtype,
+        computed=model.computing(count).dtype,
+        saved=saved,
+        rows=rows,
+    )
+
+
+def cost_of(
+    spec: Spec,
+    count: int,
+    wanted: Wanted,
+    *,
+    dtype: str,
+    computed: str,
+    saved: bool = False,
+    rows: int | None = None,
+    stored: StoredSizes | None = None,
+) -> Cost:
+    """The cost of running `count` tokens through a model of this Spec. dtype: of its results. computed: what it
+    computes in.
+
+    saved: whether all stages are kept to be saved. rows: query rows at a time. stored: sizes of weights in files.
+    """
+    layers = range(len(spec.blocks)) if wanted.layers is None else wanted.layers
+    attentions = [spec.blocks[layer].attention for layer in layers]
+    item, shown = SCORE_ITEM[dtype], 1 if wanted.query is not None else count
+    everything = wanted.stages or saved
+    numbers = held = most = 0  # held: to the end, in the document or to be saved
+    for attention in attentions:
+        heads = attention.heads if wanted.heads is None else len(wanted.heads)
+        wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
+        wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
+        numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
+        squares = _squares(attention) if everything else 2
+        # what is saved is there twice while it is written
+        held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
+        most = max(most, attention.heads * count * count * squares)
+    running = estimate(spec, count, stored=stored, layers=layers, kept=0, rows=rows, dtype=computed)
+    rounds = computed != dtype
+    whole = saved or (wanted.matrices and wanted.query is None)
+    # what a layer keeps is part of the answer only where all of it is, as it is
+    kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not None)
+    if not whole:  # the layer before, still worked on, and what is rounded
+        kept += most * item * ((len(spec.blocks) > 1) + rounds)
+    parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
+    return Cost(replace(running, memory={**running.memory, **parts}), numbers)
+
+
+def _squares(attention: Attention) -> int:
+    """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
+    biased = isinstance(attention.position, Alibi | RelativeBuckets)
+    return 3 + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
+
+
+@dataclass(frozen=True)
+class Batched:
+    """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed
+    it."""
+
+    traces: list[LayerTrace]
+    shapes: list[Document]
+    computing: Backend
+
+
+def run_batch(
+    model: Model, texts: Sequence[Sequence[Token]], layers: Sequence[int] | None, heads: Sequence[int] | None
+) -> list[Batched]:
+    """Run texts together, as `Model.trace_batch` does. layers, heads: which, None for all."""
+    traces = list(model.trace_batch(texts, layers=layers, heads=heads))
+    shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
+    computing = model.computing(max(map(len, texts)))
+    return [
+        Batched([alone(trace, entry, len(tokens)) for trace in traces], shapes, computing)
+        for entry, tokens in enumerate(texts)
+    ]
+
+
+def run_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    wanted: Wanted,
+    *,
+    see: Callable[[LayerTrace], None] | None = None,
+    rows: int | None = None,
+    progress: Callable[[float], None] | None = None,
+    batched: Batched | None = None,
+) -> Document:
+    """Run a text and return its `attn.run/1` document.
+
+    see: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
+    at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
+    rows are given. batched: what the text gave in a batch, in place of a run.
+    """
+    words = merged_words(tokens, text) if wanted.words else None
+    shown = tokens if words is None else words.words
+    document = header(
+        "attn.run/1", model, text, tokens, words, computing=None if batched is None else batched.computing
+    )
+    if wanted.query is not None:
+        document["queries"] = [wanted.query]
+    # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
+    learned = model.identity.source == "checkpoint"
+    links = Links(shown, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
+    long = (
+        None
+        if rows is None
+        else Rowwise(
+            model, len(tokens), links, layers=wanted.layers, heads=wanted.heads, query=wanted.query, progress=progress
+        )
+    )
+    traces: Iterable[LayerTrace] = () if batched is None else batched.traces
+    if batched is None:
+        keep = SQUARE if wanted.stages or see is not None else STAGES
+        watch = None if long is None else long.see
+        traces = model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch)
+    shapes: list[Document] = [] if batched is None else batched.shapes
+    layers: list[Document] = []
+    empty: list[Document] = []
+    warnings: list[str] = notes(model)
+    maps: list[Document] = []
+    averages: list[np.ndarray[Any, Any]] = []
+    for trace in traces:
+        heads = (
+            list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
+        )
+        shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
+        empty += empty_rows(model.backend, trace, heads)
+        warnings += overflow(model.backend, trace)
+        if see is not None:
+            see(trace)
+        if long is not None:
+            maps += long.maps()
+            part = _long_part(trace.layer, heads, long.row())
+        else:
+            part = layer_part(model.backend, trace, heads, stages=wanted.stages)
+            if words is not None:
+                part = _worded(part, words)
+            links.add(trace.layer, heads, [head["weights"] for head in part["heads"]])
+            part = _rows_of(part, wanted.query)
+        if wanted.query is not None:
+            averages.append(
+                np.asarray(np.mean([head["weights"][0][: len(shown)] for head in part["heads"]], 0, dtype=np.float64))
+            )
+        if wanted.matrices:
+            layers.append(part)
+    document |= {"shapes": shapes, "overview": links.overview(), "layers": layers, "links": links.found()}
+    if long is not None:
+        document["maps"] = maps
+    if averages:
+        document["average"] = np.mean(averages, 0)
+    if learned and not wanted.all_links:
+        document["links_leave_out"] = list(LEFT_OUT)
+    document |= {"empty_rows": empty, "warnings": warnings}
+    return document
+
+
+def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, np.ndarray[Any, Any]]) -> Document:
+    """A layer of which only one query's rows were kept, or nothing."""
+    if not row:
+        return {"layer": layer, "heads": []}
+    parts = [
+        {"head": head, "scores": row["masked"][place], "weights": row["weights"][place]}
+        for place, head in enumerate(heads)
+    ]
+    return {"layer": layer, "heads": parts}
+
+
+def _worded(layer: Document, words: Words) -> Document:
+    """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
+    heads = [{"head": head["head"], "weights": words.merge(head["weights"])} for head in layer["heads"]]
+    return {"layer": layer["layer"], "heads": heads}
+
+
+def _rows_of(layer: Document, query: int | None) -> Document:
+    """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
+    are whole."""
+    if query is None:
+        return layer
+
+    def cut(name: str, part: Any) -> Any:
+        if name == "stages":
+            return {
+                stage: cut(stage, rows) if "query" in DECLARED[stage].axes else rows for stage, rows in part.items()
+            }
+        return part[query : query + 1].copy() if isinstance(part, np.ndarray) else part
+
+    rows = {name: cut(name, part) for name, part in layer.items()}
+    rows["heads"] = [{name: cut(name, part) for name, part in head.items()} for head in layer["heads"]]
+    return rows

@@ -1,0 +1,142 @@
+"""Softmax and sums worked out number by number, as one would on paper.
+
+This is the explanation beside the computation, not the computation: `attention.attend` is the
+only softmax that anything else uses, and every document that holds worked numbers also holds
+their largest difference from its result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.document import Document
+from attncli.errors import InputError, UsageError
+from attncli.mechanism.attend import attention
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """One row of softmax with every step, as Python floats.
+
+    scores: what enters, None where hidden. highest: the largest visible score, None if nothing
+    is visible. shifted: score − highest, in (−∞, 0]. exponentials: exp(shifted), in [0, 1], 0 where hidden.
+    sink: the exponential of a learned sink, None without one. total: the sum of all of
+    these. weights: exponential / total, in [0, 1], sum 1 (less with a sink, 0 if nothing is visible).
+    """
+
+    scores: tuple[float | None, ...]
+    highest: float | None
+    shifted: tuple[float | None, ...]
+    exponentials: tuple[float, ...]
+    sink: float | None
+    total: float
+    weights: tuple[float, ...]
+
+    @property
+    def entropy(self) -> float:
+        """−Σ w ln w in nats, 0 to ln(number of scores); 0 if nothing is visible."""
+        return -sum(weight * math.log(weight) for weight in self.weights if weight > 0)
+
+    @property
+    def gradient(self) -> float:
+        """The Frobenius norm of the softmax's derivative diag(w) − w·wᵀ, 0 to ½·√2; 0 where one weight is 1."""
+        squares = [weight * weight for weight in self.weights]
+        return math.sqrt(max(sum(squares) - 2 * sum(w * w * w for w in self.weights) + sum(squares) ** 2, 0.0))
+
+
+def softmax_steps(scores: Sequence[float | None], *, sink: float | None = None) -> Softmax:
+    """Softmax of one row of scores. sink: a learned logit that takes its share and is dropped.
+
+    Source: the maximum is subtracted first, as every implementation does, so that no exponential overflows.
+    """
+    visible = [score for score in scores if score is not None]
+    if not visible:
+        nothing = (0.0,) * len(scores)
+        return Softmax(tuple(scores), None, (None,) * len(scores), nothing, None, 0.0, nothing)
+    highest = max(visible) if sink is None else max(*visible, sink)
+    shifted = tuple(None if score is None else score - highest for score in scores)
+    raised = tuple(0.0 if difference is None else math.exp(difference) for difference in shifted)
+    swallowed = None if sink is None else math.exp(sink - highest)
+    total = math.fsum(raised) + (swallowed or 0.0)
+    return Softmax(tuple(scores), highest, shifted, raised, swallowed, total, tuple(value / total for value in raised))
+
+
+def parse_scores(numbers: Sequence[str]) -> list[float]:
+    """The numbers given to `attn explain softmax`: written apart or joined by commas.
+
+    Raises InputError for none or for what is no finite number.
+    """
+    found = []
+    for piece in " ".join(numbers).replace(",", " ").split():
+        try:
+            value = float(piece)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(
+                f"{piece!r} is no finite number",
+                expected="numbers, such as 2.0 1.0 0.1",
+                hint="attn explain softmax 2.0 1.0 0.1",
+            )
+        found.append(value)
+    if not found:
+        raise InputError("there are no scores", expected="at least one number", hint="attn explain softmax 2.0 1.0 0.1")
+    return found
+
+
+def softmax_document(scores: Sequence[float], temperature: float) -> Document:
+    """`attn.explain/1`, topic "softmax": given numbers, divided by the temperature, with and without the maximum
+    subtracted.
+
+    `exponentials` and `sum` are null where they leave the range of a float. Raises UsageError for
+    a temperature that is not a positive number.
+    """
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise UsageError(f"--temperature is {temperature:g}", expected="a positive number")
+    divided = [score / temperature for score in scores]
+    if not all(map(math.isfinite, divided)):
+        raise InputError(
+            f"a score divided by the temperature {temperature:g} is too large for a float", expected="smaller scores"
+        )
+    worked = softmax_steps(divided)
+    plain = [_exp(score) for score in divided]
+    total = math.fsum(value for value in plain if value is not None)
+    ran = softmax_of(divided)
+    return {
+        "schema": "attn.explain/1",
+        "version": __version__,
+        "topic": "softmax",
+        "given": list(scores),
+        "temperature": temperature,
+        "scores": divided,
+        "exponentials": plain,
+        "sum": None if None in plain or not math.isfinite(total) else total,
+        "highest": worked.highest,
+        "shifted": list(worked.shifted),
+        "shifted_exponentials": list(worked.exponentials),
+        "shifted_sum": worked.total,
+        "weights": list(worked.weights),
+        "entropy": worked.entropy,
+        "gradient": worked.gradient,
+        "agreement": max(abs(a - b) for a, b in zip(worked.weights, ran, strict=True)),
+        "warnings": [],
+    }
+
+
+def softmax_of(scores: Sequence[float]) -> list[float]:
+    """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and the scores as keys."""
+    keys = np.asarray(scores, np.float64)[None, :, None]
+    found = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
+    return [] if found is None else [float(weight) for weight in found[0, 0]]
+
+
+def _exp(value: float) -> float | None:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return None

@@ -1,0 +1,222 @@
+"""The document of `attn tensors`: attention over arrays that were captured elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.analysis.document import Document
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UsageError
+from attncli.mechanism.arguments import checked
+from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.hashing import bind
+from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
+from attncli.mechanism.mask_spec import spec_text
+from attncli.mechanism.trace import SQUARE, AttentionTrace, Shape, shapes_of
+
+SAME = 1e-2
+"""Difference of two weights up to which low precision may account for it."""
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+ROLES = ("q", "k", "v")
+OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to attend: the options of `attncli.attention`, and a mask by position."""
+
+    scale: float | None = None
+    softcap: float | None = None
+    mask: Mask = Everywhere()  # noqa: RUF009 - frozen and without state
+    offset: int = 0
+    key_lengths: Sequence[int] | None = None
+    softmax_dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
+
+    stored: the weights [..., head, query, key] that stand beside them in the file, None without any.
+    """
+
+    backend: Backend
+    q: Array
+    k: Array
+    v: Array
+    rule: Rule
+    stored: np.ndarray[Any, Any] | None = None
+
+    def attend(self) -> AttentionTrace:
+        """Every stage, with the leading axes of the arrays."""
+        return attend(self.backend, self.q, self.k, self.v, self.rule)
+
+
+def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *, layer: int | None = None) -> Captured:
+    """The arrays `q`, `k`, `v` of a file, or `layers.{layer}.q` … of one that `--save` wrote.
+
+    Arrays of two axes are one head. `mask`, `bias`, `sinks`, `offset` and `key_lengths` are
+    used where the file has them and the options do not say otherwise. Raises InputError.
+    """
+    prefix = _prefix(tensors, where, layer)
+    q, k, v = (_with_heads(tensors[prefix + name]) for name in ROLES)
+    extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
+    lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
+    _, q, k, v, rule = checked(
+        backend.array(q), backend.array(k), backend.array(v), scale=options.scale, softcap=options.softcap,
+        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False, window=None,
+        offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
+        sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
+    )  # fmt: skip
+    if spec_text(options.mask).startswith("lsh") and q.ndim > 3:
+        raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
+    mask = bind(options.mask, q, k, backend) if q.ndim == 3 else options.mask
+    return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
+
+
+def _on(backend: Backend, array: np.ndarray[Any, Any] | None, *, as_bool: bool = False) -> Array | None:
+    if array is None:
+        return None
+    return backend.keep(array != 0) if as_bool else backend.array(array)
+
+
+def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array[None] if array.ndim == 2 else array
+
+
+def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
+    if layer is None and all(name in tensors for name in ROLES):
+        return ""
+    saved = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and name.endswith(".q")})
+    if saved:
+        chosen = saved[0] if layer is None else layer
+        if chosen in saved:
+            return f"layers.{chosen}."
+        raise InputError(
+            f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}"
+        )
+    missing = [name for name in ROLES if name not in tensors]
+    if not missing:
+        raise InputError(
+            f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
+        )
+    found = ", ".join(sorted(tensors)) or "nothing"
+    close = [match for name in missing for match in get_close_matches(name, tensors, 1, 0.4)]
+    hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
+    raise InputError(
+        f"no tensor is called {' or '.join(missing)}; found {found}", where=where, expected="q, k and v", hint=hint
+    )
+
+
+def tensors_document(
+    file: str,
+    arrays: Captured,
+    trace: AttentionTrace,
+    mask: Mask,
+    *,
+    heads: Sequence[int] | None,
+    top: int,
+    stages: bool,
+) -> Document:
+    """The `attn.tensors/1` document of a trace. Links are the largest weights over all batch entries.
+
+    heads: which, None for all. top: how many links. stages: every stage by name.
+    """
+    backend = arrays.backend
+    found = {name: backend.numpy(array) for name in SQUARE if (array := getattr(trace, name)) is not None}
+    found["mixed"] = backend.numpy(trace.mixed)
+    empty = backend.numpy(trace.empty_rows)
+    chosen = list(range(arrays.q.shape[-3])) if heads is None else list(heads)
+    batch, links, empties = [], [], []
+    lead = found["weights"].shape[:-3]
+    for place in np.ndindex(lead):
+        parts = []
+        for head in chosen:
+            part: Document = {
+                "head": head, "scores": found["masked"][place][head], "weights": found["weights"][place][head],
+                "output": found["mixed"][place][head],
+            }  # fmt: skip
+            if stages:
+                part["stages"] = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
+            parts.append(part)
+            links += _largest(list(place), head, part["weights"], top)
+            empties += [{"layer": 0, "head": head, "query": int(query)} for query in np.flatnonzero(empty[place][head])]
+        batch.append({"index": list(place), "heads": parts})
+    names = [f"batch {axis}" if len(lead) > 1 else "batch" for axis in range(len(lead))]
+    shown = {
+        "q": arrays.q,
+        "k": arrays.k,
+        "v": arrays.v,
+        **{name: getattr(trace, name) for name in SQUARE},
+        "mixed": trace.mixed,
+    }
+    rule = arrays.rule
+    masked = [rule.given, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+    absent = {
+        "capped": rule.softcap is None,
+        "biased": rule.bias is None,
+        "masked": all(part is None for part in masked),
+    }
+    shapes = shapes_of(
+        {name: array for name, array in shown.items() if not absent.get(name, False)}, leading=tuple(names)
+    )
+    return {
+        "schema": "attn.tensors/1",
+        "version": __version__,
+        "file": file,
+        "queries": arrays.q.shape[-2],
+        "keys": arrays.k.shape[-2],
+        "model": {
+            "source": "tensors", "name": file, "family": None, "seed": None, "d_model": None, "layers": 1, "heads": arrays.q.shape[-3],
+            "kv_heads": arrays.k.shape[-3], "d_k": arrays.q.shape[-1], "d_v": arrays.v.shape[-1], "digest": None,
+        },
+        "attention": {
+            "scale": arrays.rule.scale, "softcap": arrays.rule.softcap, "mask": spec_text(mask), "position": "none",
+            "backend": backend.name, "dtype": backend.dtype,
+        },
+        "shapes": [_shape(row) for row in shapes],
+        "batch": batch,
+        "links": sorted(links, key=lambda link: (-link["weight"], link["index"], link["head"], link["query"], link["key"]))[:top],
+        "empty_rows": empties,
+        "warnings": _unlike(arrays.stored, found["weights"]),
+    }  # fmt: skip
+
+
+def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
+    """A warning where the file has weights of its own and these are others."""
+    if stored is None or stored.shape != weights.shape:
+        return []
+    apart = float(np.nan_to_num(np.abs(stored - weights.astype(np.float64))).max(initial=0.0))
+    if apart <= SAME:
+        return []
+    return [
+        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another mask, scale, "
+        "soft cap or position bias; --mask, --scale and --softcap set them here"
+    ]
+
+
+def _shape(row: Shape) -> Document:
+    formula = "given" if row.step in ROLES else row.formula
+    return {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": formula}
+
+
+def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:
+    flat = np.nan_to_num(weights).reshape(-1)
+    order = np.argsort(-flat, kind="stable")[:top]
+    return [
+        {
+            "index": index,
+            "head": head,
+            "query": int(at // weights.shape[-1]),
+            "key": int(at % weights.shape[-1]),
+            "weight": float(flat[at]),
+        }
+        for at in order
+    ]

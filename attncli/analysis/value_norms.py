@@ -1,0 +1,44 @@
+"""What a head moves: attention weights times the size of the vector that each key would add to the output.
+
+‖A_ij · v_j · W_O‖ beside A_ij: a sink often carries almost nothing. Source: Kobayashi et al.,
+Attention is not only a weight, 2020.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attncli.analysis.visible_keys import Floats
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.model import Model
+
+
+def value_sizes(model: Model, trace: LayerTrace) -> Floats:
+    """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output projection.
+
+    trace: with the stage v of all heads of its layer. Biases of the projections are part of v, that of W_O is not.
+    """
+    backend, attention = model.backend, model.spec.blocks[trace.layer].attention
+    v = backend.numpy(trace.stages["v"]).astype(np.float64)  # [kv, key, v_dim]
+    stored = model.store.layer(backend, trace.layer)("attn.o.weight")
+    if stored is None:
+        sizes = np.linalg.norm(v, axis=-1)
+        return sizes[np.arange(attention.heads) * len(v) // attention.heads]
+    w_o = (
+        backend.numpy(stored).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
+    )  # [width, head, v_dim]
+    found = [
+        np.linalg.norm(v[head * len(v) // attention.heads] @ w_o[:, head].T, axis=-1) for head in range(attention.heads)
+    ]
+    return np.stack(found)
+
+
+def shares(weights: Floats, sizes: Floats) -> Floats:
+    """The share of each key in the total size that a query moves, [head, query, key]; rows sum to 1, or are 0.
+
+    weights: [head, query, key]. sizes: [head, key].
+    """
+    moved = np.asarray(weights, np.float64) * sizes[:, None, :]
+    sums = moved.sum(-1, keepdims=True)
+    found: Floats = moved / np.where(sums > 0, sums, 1.0)
+    return found

@@ -1,0 +1,110 @@
+"""What each query row sees: how many keys, from which to which, and whether without a gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.mechanism.mask import AllOf, Causal, Everywhere, Mask, Window
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """Visibility of a block of query rows.
+
+    count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the
+    last of them (absolute positions; first > last where it sees none). seen: booleans
+    [head or 1, row, low..high-1], or None where every row sees all of first..last.
+    """
+
+    count: Ints
+    first: Ints
+    last: Ints
+    seen: Bools | None
+    low: int
+
+    @property
+    def empty(self) -> Bools:
+        """Rows that see nothing, [head or 1, row]."""
+        return self.count == 0
+
+    def at(self, key: Ints) -> Bools:
+        """Whether row r sees key[r]; key: integers [row], any values. Returns [head or 1, row]."""
+        inside = (key >= self.first) & (key <= self.last)
+        if self.seen is None:
+            return inside
+        column = np.clip(key - self.low, 0, self.seen.shape[-1] - 1)
+        return inside & self.seen[:, np.arange(key.size), column]
+
+    def shown(self, high: int) -> Bools:
+        """Visibility key by key, [head or 1, row, low..high-1]."""
+        if self.seen is not None:
+            return self.seen
+        j = np.arange(self.low, high)
+        return (j >= self.first[..., None]) & (j <= self.last[..., None])
+
+    def spread(self) -> Floats:
+        """Uniform weights over what each row sees, [head or 1, row, low…]; 0 in empty rows."""
+        if self.seen is None:
+            raise ValueError("sight without gaps has closed forms")
+        return self.seen / np.maximum(self.count, 1)[..., None]
+
+
+def sight(seen: Bools | None, rows: int, low: int, high: int) -> Sight:
+    """The sight of `rows` rows over the keys low..high-1.
+
+    seen: booleans [row, key] or [head, row, key] that broadcast, or None where all is visible.
+    """
+    if seen is None:
+        shape = (1, rows)
+        return Sight(np.full(shape, high - low), np.full(shape, low), np.full(shape, high - 1), None, low)
+    found = np.broadcast_to(
+        seen if seen.ndim == 3 else seen[None], (seen.shape[0] if seen.ndim == 3 else 1, rows, high - low)
+    )
+    count = found.sum(-1)
+    first = np.where(count, low + found.argmax(-1), 0)
+    last = np.where(count, high - 1 - found[..., ::-1].argmax(-1), -1)
+    whole = bool((count == last - first + 1).all())
+    return Sight(count, first, last, None if whole else found, low)
+
+
+def of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
+    """The sight of query positions i under a mask whose visible keys are a range, without looking at each key.
+
+    None for masks that are not known to be ranges.
+    """
+    ends = _ends(mask, i, keys)
+    if ends is None:
+        return None
+    first, last = np.maximum(ends[0], 0), np.minimum(ends[1], keys - 1)
+    count = np.maximum(last - first + 1, 0)
+    none = count == 0
+    return Sight(
+        count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, int(first.min(initial=0))
+    )
+
+
+def _ends(mask: Mask, i: Ints, keys: int) -> tuple[Ints, Ints] | None:
+    start, end = np.zeros_like(i), np.full_like(i, keys - 1)
+    match mask:
+        case Everywhere():
+            return start, end
+        case Causal():
+            return start, i
+        case Window(left, right):
+            return (start if left is None else i - left), (end if right is None else i + right)
+        case AllOf(parts):
+            for part in parts:
+                inner = _ends(part, i, keys)
+                if inner is None:
+                    return None
+                start, end = np.maximum(start, inner[0]), np.minimum(end, inner[1])
+            return start, end
+        case _:
+            return None

@@ -1,0 +1,95 @@
+"""The document of `attn weights`: the tensors of a file, and what attention they are read as."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli import __version__
+from attncli.errors import AttnError, LimitError, UnsupportedError
+from attncli.inputs.dtypes import named
+from attncli.inputs.tensors import TensorInfo, read_metadata, read_tensors, tensor_index
+from attncli.models.layouts.layout import NOTHING_ASKED, Asked
+from attncli.models.layouts.recognise import recognise
+from attncli.models.one_layer import digest
+
+Document = dict[str, Any]
+
+
+def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> Document:
+    """The tensors of a file with their statistics, and the attention they make up.
+
+    A file that is no attention is listed all the same, and `warnings` says why; so is one whose numbers
+    cannot be read (too large, data types without numbers), then without statistics. Raises InputError for a
+    file that is damaged.
+    """
+    listed = tensor_index(path)
+    metadata = read_metadata(path)
+    document: Document = {
+        "schema": "attn.weights/1", "version": __version__, "file": str(path), "layout": None, "digest": None, "sizes": None,
+        "embedding": None, "metadata": metadata,
+    }  # fmt: skip
+    warnings: list[str] = []
+    roles: dict[str, str] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    try:
+        arrays = read_tensors(path, allow_nonfinite=True)
+    except (UnsupportedError, LimitError) as error:
+        warnings.append(f"the numbers were not read: {error.what}")
+    if arrays:
+        try:
+            found = recognise(arrays, metadata, str(path), asked)
+        except AttnError as error:
+            warnings.append(
+                f"not read as an attention: {error.what}" + (f"; expected {error.expected}" if error.expected else "")
+            )
+        else:
+            roles = found.roles
+            document |= {"layout": found.layout, "digest": digest(found.weights), "sizes": asdict(found.facts)}
+            if found.vocabulary is not None:
+                by = "id" if found.vocabulary.places is None else "text"
+                document["embedding"] = {"rows": len(found.vocabulary.rows), "by": by}
+            warnings += [*([found.scale.says] if found.scale else []), *found.notes]
+    rows = []
+    for info in listed:
+        row, odd = _row(info, arrays.get(info.name), roles.get(info.name))
+        rows.append(row)
+        if odd:
+            warnings.append(
+                f"{info.name} holds {odd:,} of {arrays[info.name].size:,} values that are not finite; such a file does not run"
+            )
+    return document | {"tensors": rows, "warnings": warnings}
+
+
+def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None) -> tuple[Document, int]:
+    """A tensor's entry, and how many of its values are not finite; statistics are over the others, in float64."""
+    row: Document = {
+        "name": info.name,
+        "dtype": info.dtype,
+        "shape": list(info.shape),
+        "bytes": _bytes(info),
+        "role": role or None,
+    }
+    row |= dict.fromkeys(("min", "mean", "max", "std"))
+    if array is None:
+        return row, 0
+    # bfloat16 knows no mean of its own
+    values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
+    finite = np.isfinite(values)
+    odd = values.size - int(np.count_nonzero(finite))
+    kept = values[finite] if odd else values
+    if kept.size:
+        mean, spread = float(kept.mean(dtype=np.float64)), float(kept.std(dtype=np.float64))
+        row |= {"min": float(kept.min()), "mean": mean, "max": float(kept.max()), "std": spread}
+    return row, odd
+
+
+def _bytes(info: TensorInfo) -> int | None:
+    try:
+        return math.prod(info.shape) * named(info.dtype).itemsize
+    except KeyError:  # a data type that NumPy has no numbers for
+        return None

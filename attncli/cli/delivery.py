@@ -1,0 +1,234 @@
+"""From a document to the answer: JSON, tab-separated lines or a screen, on standard output or in a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from attncli.cli.options import OutputOptions
+from attncli.cli.output import Environment
+from attncli.errors import LimitError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from attncli.render.lines import Lines
+    from attncli.render.view import View
+
+UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 10**3,
+    "kb": 10**3,
+    "m": 10**6,
+    "mb": 10**6,
+    "g": 10**9,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+LINES = 10_000
+"""Lines of a plain table that are written at once."""
+CHOICES = {"color": ("auto", "always", "never"), "scale_colors": ("linear", "log", "row")}
+
+
+def check(
+    asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = (), save: Path | None = None
+) -> None:
+    """Check the output options before any work; raises UsageError. parts: what `--show` may name. save: the file of
+    `--save`."""
+    for name, allowed in CHOICES.items():
+        if getattr(asked, name) not in allowed:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is {getattr(asked, name)!r}", expected=", ".join(allowed))
+    formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
+    if len(formats) > 1:
+        raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
+    if not 0 <= asked.precision <= 17:
+        raise UsageError(f"--precision is {asked.precision}", expected="0 to 17 digits")
+    if asked.top < 1:
+        raise UsageError(f"--top is {asked.top}", expected="at least 1")
+    if asked.svg is not None and asked.svg.suffix.lower() != ".svg":
+        raise UsageError(f"--svg is {str(asked.svg)!r}", expected="a file ending in .svg")
+    written = [
+        (f"--{name}", path)
+        for name, path in (("output", asked.file), ("svg", asked.svg), ("save", save))
+        if path is not None
+    ]
+    for place, (name, path) in enumerate(written):
+        for other, same in written[:place]:
+            if path.absolute() == same.absolute():
+                raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
+    size(asked.max_output, "--max-output")
+    shown(asked, parts)
+    if asked.quiet and asked.verbose:
+        raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
+    environment.quiet, environment.verbose = asked.quiet, asked.verbose
+
+
+def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
+    """The parts that `--show` names; None for the defaults."""
+    if asked.show is None:
+        return None
+    named = [part.strip() for part in asked.show.split(",") if part.strip()]
+    if named == ["all"]:
+        return frozenset(parts)
+    wrong = [part for part in named if part not in parts]
+    if wrong or not named:
+        from difflib import get_close_matches
+
+        close = get_close_matches(wrong[0], parts, 1) if wrong else []
+        what = f"--show {wrong[0]!r} is no part of this screen" if wrong else "--show names no parts"
+        raise UsageError(what, expected=", ".join((*parts, "all")), hint=f"--show {close[0]}" if close else "")
+    return frozenset(named)
+
+
+def stages(told: str | None, asked: OutputOptions) -> bool:
+    """Whether `--stages` asks for every stage in the JSON. Raises UsageError for another word, and where no JSON is
+    asked for."""
+    if told not in (None, "all"):
+        raise UsageError(f"--stages is {told!r}", expected="all")
+    if told is not None and not (asked.json or asked.ndjson):
+        raise UsageError("--stages all adds to the JSON, and no JSON was asked for", expected="--json or --ndjson")
+    return told is not None
+
+
+def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = (), lang: str = "en") -> View:
+    """How to show a screen to this asker."""
+    from attncli.render.view import View
+
+    return View(
+        width=environment.columns,
+        color=environment.wants_color(asked.color) and (asked.file is None or asked.color == "always"),
+        ascii=asked.ascii or environment.wants_ascii(),
+        precision=asked.precision,
+        scale_colors=asked.scale_colors,
+        top=asked.top,
+        show=shown(asked, parts),
+        full=asked.full,
+        lang=lang,
+        height=environment.height,
+    )
+
+
+def size(text: str, option: str) -> int:
+    """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
+    if not found or found[2].lower() not in UNITS:
+        raise UsageError(f"{option} is {text!r}", expected="a size such as 2GiB, 500MB or 1000000")
+    return int(float(found[1]) * UNITS[found[2].lower()])
+
+
+def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
+    """Raise LimitError if a document of about `estimate` bytes is more than `--max-output` allows."""
+    limit = size(asked.max_output, "--max-output")
+    if estimate > limit:
+        from attncli.render.numbers import size_words
+
+        raise LimitError(
+            f"this document would take about {size_words(estimate)}, the limit is {size_words(limit)}",
+            expected="a smaller answer, or a higher --max-output",
+            hint=hint,
+        )
+
+
+def give(
+    documents: Iterable[Mapping[str, Any]],
+    screen: Callable[[Mapping[str, Any], View], Lines],
+    rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]],
+    asked: OutputOptions,
+    environment: Environment,
+    how: View,
+    *,
+    several: bool = False,
+) -> None:
+    """Answer with documents, each written as soon as it is there.
+
+    screen: a document as a screen. rows: a document as a table with a header line, for `--plain`.
+    One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
+    several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
+    """
+    if asked.file is not None:
+        from attncli.inputs.atomic import atomic_writer
+
+        with atomic_writer(asked.file) as file:
+            for piece in _pieces(documents, screen, rows, asked, environment, how, several):
+                file.write(piece)
+        return
+    for piece in _pieces(documents, screen, rows, asked, environment, how, several):
+        environment.write(piece)
+
+
+def _pieces(
+    documents: Iterable[Mapping[str, Any]],
+    screen: Callable[[Mapping[str, Any], View], Lines],
+    rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]],
+    asked: OutputOptions,
+    environment: Environment,
+    how: View,
+    several: bool,
+) -> Iterable[bytes]:
+    from attncli.render import encoding as records
+
+    if asked.json:
+        found = iter(documents)
+        first = next(found)
+        yield from records.json_pieces(first)
+        return
+    for place, document in enumerate(documents):
+        if asked.ndjson:
+            yield records.ndjson_line(document)
+        elif asked.plain:
+            yield from _plain(rows(document), place, several)
+        else:
+            yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode(
+                "utf-8", "backslashreplace"
+            )
+
+
+def _plain(rows: Iterable[Sequence[object]], place: int, several: bool) -> Iterator[bytes]:
+    """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
+    is, from 0."""
+    from attncli.render.encoding import plain
+
+    table = (("text" if at == 0 else place, *row) if several else row for at, row in enumerate(rows))
+    left = islice(table, 0 if place == 0 else 1, None)
+    while lines := plain(islice(left, LINES)):
+        yield lines.encode()
+
+
+def draw(document: Mapping[str, Any], asked: OutputOptions) -> None:
+    """Draw a document's weights to the file that `--svg` names."""
+    from attncli.inputs.atomic import atomic_writer
+    from attncli.render.svg import attention_svg
+
+    assert asked.svg is not None
+    with atomic_writer(asked.svg) as file:
+        file.write(attention_svg(document, scale=asked.scale_colors).encode())
+
+
+def printed(block: Lines, how: View, environment: Environment) -> str:
+    """A screen as text, with colour if the view says so."""
+    if not how.color:
+        return block.plain + "\n"
+    from rich.console import Console
+
+    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        force_terminal=True,
+        color_system="truecolor" if deep else "256",
+        width=max(how.width, block.width),
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    console.print(block)
+    return stream.getvalue()

@@ -1,0 +1,115 @@
+"""`attn run --generate`: a decoder continues the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from attncli.cli import delivery as answer
+from attncli.cli import request
+from attncli.cli.options import (
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    option,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class GenerateOptions:
+    """How a decoder continues a text."""
+
+    generate: Annotated[
+        int | None,
+        option(
+            "--generate",
+            help="Continue the text by N tokens (decoders); shows where each looks.",
+            panel=MODEL,
+            metavar="N",
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        option(
+            "--temperature",
+            help="With --generate: draw tokens; 0 takes the likeliest. [default: 0]",
+            panel=MODEL,
+            metavar="T",
+        ),
+    ] = None
+    sample_seed: Annotated[
+        int | None,
+        option("--sample-seed", help="With --temperature: seed of the draws. [default: 0]", panel=MODEL, metavar="INT"),
+    ] = None
+
+
+def check(asked: GenerateOptions, out_of_place: list[str]) -> None:
+    """Check the options before any work; raises UsageError. out_of_place: options given that do not go with
+    `--generate`."""
+    if asked.generate is None:
+        if asked.temperature is not None or asked.sample_seed is not None:
+            raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
+        return
+    if not 1 <= asked.generate <= MOST:
+        raise UsageError(f"--generate is {asked.generate}", expected=f"1 to {MOST:,} tokens")
+    temperature = asked.temperature or 0.0
+    if not 0 <= temperature <= 100:
+        raise UsageError(f"--temperature is {temperature}", expected="0 (the likeliest token) to 100")
+    if asked.sample_seed is not None and (temperature == 0 or asked.sample_seed < 0):
+        raise UsageError(
+            f"--sample-seed is {asked.sample_seed}", expected="a whole number from 0, with --temperature above 0"
+        )
+    if out_of_place:
+        raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
+
+
+def run(
+    environment: Environment,
+    asked: GenerateOptions,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+) -> None:
+    """Continue each text asked for and answer."""
+    from attncli.analysis.generate import Continuing, generated_document, memory
+    from attncli.cli.progress import progress
+    from attncli.render.screens.generate import PARTS, generate_rows, generate_screen
+
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    layers = request.numbers(model.layer, "layer", len(loaded.spec.blocks))
+    heads = request.numbers(model.head, "head", min(block.attention.heads for block in loaded.spec.blocks))
+    assert asked.generate is not None
+    rows = output.json or output.ndjson
+    wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)
+
+    def documents() -> Iterator[Mapping[str, Any]]:
+        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+            with request.told_where(found), progress(environment, "generating") as tell:
+                tokens = request.tokens_of(loaded, found)
+                request.refuse_memory(
+                    memory(loaded, len(tokens), wanted), compute, "a shorter text, or a smaller --generate"
+                )
+                if rows:
+                    kept = (
+                        sum(block.attention.heads for block in loaded.spec.blocks)
+                        if layers is None and heads is None
+                        else 1
+                    )
+                    size = kept * wanted.count * (len(tokens) + wanted.count) * 20
+                    answer.refuse_over(size, output, "--layer L, --head H or a smaller --generate")
+                document = generated_document(loaded, found.text, tokens, wanted, progress=tell)
+            yield document
+
+    answer.give(documents(), generate_screen, generate_rows, output, environment, how, several=text.lines)

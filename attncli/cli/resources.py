@@ -1,0 +1,39 @@
+"""What a command took: in documents, and for `--verbose`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attncli.models.model import Model
+
+
+def resources(model: Model, before: int, estimate: int) -> dict[str, int | None]:
+    """`resources` of a document. before: bytes of weights read before the text ran; estimate: of its memory, in bytes.
+
+    What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
+    other weights are the same bytes each time.
+    """
+    from attncli.models.machine_limits import peak_memory
+
+    found: dict[str, int | None] = {"bytes_read": model.store.bytes_read() - before, "memory_estimate": estimate}
+    return found | ({"peak_memory": peak_memory()} if model.identity.source == "checkpoint" else {})
+
+
+def effort(models: Sequence[Model], started: float) -> str:
+    """Weights read or drawn, backend, peak memory and seconds, in one line. started: of `perf_counter`, when the
+    command began."""
+    from attncli.models.machine_limits import peak_memory
+    from attncli.render.numbers import size_words
+
+    parts = []
+    for model in models:
+        drawn = model.identity.source in ("seeded", "random")
+        parts.append(f"{size_words(model.store.bytes_read())} of weights {'drawn' if drawn else 'read'}")
+        parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
+    peak = peak_memory()
+    if peak is not None:
+        parts.append(f"{size_words(peak)} of memory at the peak")
+    return "; ".join((*parts, f"{perf_counter() - started:.2f} s"))

@@ -1,0 +1,63 @@
+"""Reading a large file at given places: no seek, no memory map, so that a file that shrinks is an error and not a
+crash."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from attncli.errors import InputError
+from attncli.inputs.file_opening import open_regular
+
+LARGEST_FILE = 2**46
+CALL_LIMIT = 2**30
+"""Bytes asked for in one system call; Linux serves at most 2 GiB."""
+
+
+class PositionedFile:
+    """A file open for reads at any place, from any thread.
+
+    size: bytes when it was opened. Raises as `open_regular`. Symbolic links are followed: check them before.
+    """
+
+    def __init__(self, path: Path, *, what: str) -> None:
+        self.path = path
+        self._stream, self.size = open_regular(path, what=what, limit=LARGEST_FILE)
+        self._handle = self._stream.fileno()
+        self._written = os.fstat(self._handle).st_mtime_ns
+        self._lock = threading.Lock()
+
+    def fill(self, view: memoryview, start: int, about: str) -> None:
+        """Fill `view` (bytes, writable) from byte `start` on. about: what is being read, for the error.
+
+        Raises InputError where the file has become shorter, has been written to since it was opened, or fails.
+        """
+        done = 0
+        try:
+            while done < len(view):
+                count = self._read(view[done : done + CALL_LIMIT], start + done)
+                if count == 0:
+                    raise self._changed(
+                        f"{about} ends after {done:,} of {len(view):,} bytes: the file became shorter while it was read"
+                    )
+                done += count
+            now = os.fstat(self._handle)
+        except OSError as error:
+            raise InputError(f"{about} cannot be read: {error.strerror or error}", where=str(self.path)) from error
+        if (now.st_size, now.st_mtime_ns) != (self.size, self._written):
+            raise self._changed("this file was changed while it was read")
+
+    def close(self) -> None:
+        """Give the file back; reading is over."""
+        self._stream.close()
+
+    def _read(self, view: memoryview, start: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._handle, [view], start)
+        with self._lock:
+            self._stream.seek(start)
+            return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
+
+    def _changed(self, what: str) -> InputError:
+        return InputError(what, where=str(self.path), expected="a file that nobody writes to")

@@ -1,0 +1,91 @@
+"""Reading ahead: while one layer is computed, a thread reads the bytes that the next ones will need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Semaphore, Thread
+from typing import Any
+
+import numpy as np
+
+from attncli.inputs.positioned_file import PositionedFile
+
+Array = np.ndarray[Any, Any]
+PIECE = 2**20
+DEPTH = 64
+"""Pieces read before they are taken: 64 MiB in all."""
+WORTH_A_THREAD = 64 * 2**20
+"""Fewer bytes than this are read faster without handing them from thread to thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """The bytes start..stop-1 of a file, all of one tensor."""
+
+    file: PositionedFile
+    tensor: str
+    start: int
+    stop: int
+
+
+class ReadAhead:
+    """Bytes of several stretches, in their order, read by a thread that stays at most 64 MiB ahead of `pieces`."""
+
+    def __init__(self, stretches: Sequence[Stretch]) -> None:
+        self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]
+        self._ready: SimpleQueue[Array | BaseException] = SimpleQueue()
+        self._free: list[Array] = []
+        self._room = Semaphore(DEPTH)
+        self._stopped = False
+        # a daemon, so that a run that ends early does not wait for bytes that nobody wants
+        self._thread = Thread(target=self._read, args=(tuple(self._left),), name="attn-read-ahead", daemon=True)
+        self._thread.start()
+
+    def serves(self, tensor: str, start: int, stop: int) -> bool:
+        """Whether the next bytes in line are just these."""
+        return bool(self._left) and (self._left[0].tensor, self._left[0].start, self._left[0].stop) == (
+            tensor,
+            start,
+            stop,
+        )
+
+    def pieces(self) -> Iterator[Array]:
+        """The next stretch, piece by piece; each is valid until the next is asked for. Raises what reading it
+        raised."""
+        stretch = self._left.pop(0)
+        taken = stretch.start
+        while taken < stretch.stop:
+            match self._ready.get():
+                case BaseException() as error:
+                    raise error
+                case piece:
+                    count = min(PIECE, stretch.stop - taken)
+                    yield piece[:count]
+                    self._free.append(piece)
+                    self._room.release()
+                    taken += count
+
+    def close(self) -> None:
+        """Stop reading and wait for the thread."""
+        self._stopped = True
+        self._left.clear()
+        self._room.release()
+        self._thread.join()
+
+    def _read(self, stretches: Sequence[Stretch]) -> None:
+        try:
+            for stretch in stretches:
+                for start in range(stretch.start, stretch.stop, PIECE):
+                    self._room.acquire()
+                    if self._stopped:
+                        return
+                    # the piece given back last is still in the processor's cache
+                    piece = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
+                    stretch.file.fill(
+                        piece[: min(PIECE, stretch.stop - start)].data, start, f"tensor {stretch.tensor!r}"
+                    )
+                    self._ready.put(piece)
+        except BaseException as error:  # told to whoever takes the next piece
+            self._ready.put(error)

@@ -1,0 +1,209 @@
+"""Tokenizers with a vocabulary: the `tokenizer.json` of the tokenizers library, held to time, size and its own
+bounds."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tokenizers
+
+from attncli.errors import InputError, LimitError
+from attncli.inputs.bytelevel import bytes_of_piece, shown_bytes
+from attncli.inputs.file_opening import is_there, read_regular
+from attncli.inputs.token import Token
+from attncli.inputs.tokenizer_bounds import check, check_file
+
+Result = TypeVar("Result")
+FILE_LIMIT = 256 * 2**20
+SECONDS = 20.0
+
+
+def read_tokenizer(path: Path) -> PieceTokenizer:
+    """The tokenizer of a `tokenizer.json`, or of the folder that holds one; its name is the path.
+
+    Raises InputError for a file that is missing, damaged or not a tokenizer, LimitError for one above 256 MiB.
+    """
+    if path.is_dir():
+        if not is_there(path / "tokenizer.json"):
+            raise InputError(
+                "this folder holds no tokenizer.json",
+                where=str(path),
+                expected="a tokenizer.json of the tokenizers library",
+                hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes one",
+            )
+        path = path / "tokenizer.json"
+    raw = read_regular(path, what="a tokenizer.json", limit=FILE_LIMIT)
+    check_file(raw, str(path))
+    with _quiet():
+        hf = _guarded(lambda: tokenizers.Tokenizer.from_buffer(raw), "this is no usable tokenizer file", str(path))
+    return from_tokenizers(hf, str(path))
+
+
+def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> PieceTokenizer:
+    """A tokenizer of the tokenizers library as ours. Its padding and truncation are switched off: every token of the
+    text is shown. So is what it does by chance: a text has the same tokens each time.
+
+    Raises InputError for one that would lengthen a text beyond reason.
+    """
+    hf.no_padding()
+    hf.no_truncation()
+    for chance in ("dropout", "alpha", "nbest_size"):
+        if getattr(hf.model, chance, None) is not None:
+            setattr(hf.model, chance, None)
+    check(hf, name)
+    return PieceTokenizer(hf, name)
+
+
+class PieceTokenizer:
+    """A vocabulary of pieces. A token's text is the part of the text it covers, without the space that some pieces
+    begin with;
+    a piece that covers part of a character is shown by its bytes or its spelling, a special token by its name."""
+
+    def __init__(self, hf: tokenizers.Tokenizer, name: str) -> None:
+        self.hf = hf
+        self.name = name
+
+    def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        """The tokens of a text or pair, with the special tokens that the vocabulary's own rules add.
+
+        Offsets count the characters (code points) of the text as given. Lone surrogates are read as U+FFFD.
+        Raises LimitError where it takes more than 20 seconds, InputError where the library fails.
+        """
+        parts = (text,) if pair is None else (text, pair)
+        readable = tuple(_without_surrogates(part) for part in parts)
+        entry: Any = readable[0] if pair is None else readable
+        # encode_batch lets other threads run, encode does not: only so can the clock and Ctrl-C stop it.
+        found = _timed(lambda: self.hf.encode_batch([entry])[0], self.name)
+        spans = [None if added else span for span, added in zip(found.offsets, found.special_tokens_mask, strict=True)]
+        sequences = found.sequence_ids or [None] * len(spans)
+        owners = [kind if owner is None else owner for owner, kind in zip(sequences, found.type_ids, strict=True)]
+        split = _overlapping(spans, owners)
+        tokens = []
+        for index, (code, piece, span, owner) in enumerate(zip(found.ids, found.tokens, spans, owners, strict=True)):
+            tokens.append(self._token(index, code, piece, span, parts[owner], owner, index in split))
+        return tokens
+
+    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        """Tokens by id, without offsets. Raises InputError for an id that the vocabulary does not have."""
+        tokens = []
+        for index, code in enumerate(ids):
+            piece = self.hf.id_to_token(code) if 0 <= code < 2**32 else None
+            if piece is None:
+                raise InputError(
+                    f"no token has the id {code}", where=self.name, expected=f"0 to {self.hf.get_vocab_size() - 1}"
+                )
+            special = code in self.special_ids
+            tokens.append(Token(index, piece if special else self._spelled(piece), code, None, None, special))
+        return tokens
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the vocabulary's special tokens."""
+        return frozenset(code for code, token in self.hf.get_added_tokens_decoder().items() if token.special)
+
+    @cached_property
+    def _is_byte_level(self) -> bool:
+        return any(
+            part is not None and b'"ByteLevel"' in part.__getstate__()
+            for part in (self.hf.pre_tokenizer, self.hf.decoder)
+        )
+
+    def _token(
+        self, index: int, code: int, piece: str, span: tuple[int, int] | None, text: str, part: int, split: bool
+    ) -> Token:
+        if span is None:
+            return Token(index, piece, code, None, None, special=True, part=part)
+        start, end = span
+        if start == end:
+            return Token(index, self._spelled(piece), code, None, None, part=part)
+        while start < end - 1 and text[start] == " ":
+            start += 1
+        covered = text[start:end]
+        if split:
+            return Token(index, self._spelled(piece), code, start, end, part=part)
+        return Token(index, covered, code, start, end, special=code in self.special_ids and covered == piece, part=part)
+
+    def _spelled(self, piece: str) -> str:
+        """A piece as text, where no part of the text stands for it."""
+        if self._is_byte_level and (raw := bytes_of_piece(piece)) is not None:
+            return shown_bytes(raw)
+        plain = piece.replace("▁", " ").removeprefix("##")
+        return plain.strip(" ") or plain or piece
+
+
+def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[int]:
+    """The tokens that share a character with the one before or after."""
+    found: set[int] = set()
+    for index in range(1, len(spans)):
+        before, span = spans[index - 1], spans[index]
+        if before and span and owners[index - 1] == owners[index] and span[0] < before[1] and span[0] < span[1]:
+            found |= {index - 1, index}
+    return found
+
+
+def _timed(work: Callable[[], Result], where: str) -> Result:
+    """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(_guarded(work, "the tokenizer failed on this text", where))
+        except BaseException as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=run, name="tokenizer", daemon=True)
+    with _quiet():  # for this thread to undo: a worker that is left behind never would
+        worker.start()
+        worker.join(SECONDS)
+    if worker.is_alive():
+        raise LimitError(
+            f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
+            where=where,
+            expected="a shorter text, or another tokenizer",
+        )
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+def _guarded(work: Callable[[], Result], what: str, where: str) -> Result:
+    """The result of `work`, with whatever the library raises told as an InputError."""
+    try:
+        return work()
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic in the library's Rust code is no Exception
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(
+            f"{what}: {reason}", where=where, expected="a tokenizer.json of the tokenizers library"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps a panic's report, which the library writes to standard error by itself, off the terminal."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # standard error is closed
+        yield
+        return
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(sink)
+
+
+def _without_surrogates(text: str) -> str:
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -1,0 +1,307 @@
+"""The attention step, the only softmax of the package, computed by blocks of query rows.
+
+Dense attention is one block, streaming is many; both run `attend_rows`. Source: Vaswani et
+al., Attention is all you need, 2017; the order of scale, soft cap, bias and mask is the one
+of the trained models (a soft cap after the mask would turn −inf into a finite score).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import and_
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.mechanism.grouped import by_group, mix
+from attncli.mechanism.key_range import span, surely
+from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
+from attncli.mechanism.softmax import softmax
+from attncli.mechanism.trace import SQUARE, AttentionTrace
+from attncli.mechanism.workspace import Room
+
+EVERY_STAGE = frozenset(SQUARE)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """Everything that decides the weights, apart from q and k.
+
+    scale: multiplies q·k. softcap: bound of the soft cap, None for none.
+    mask: visibility by position; given: visibility as booleans that broadcast to
+    [..., head, query, key]. bias: floats that broadcast likewise, −inf hides.
+    position_bias: a function of (i [..., rows, 1], j [1, columns]) giving [head, rows, columns].
+    offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
+    key_lengths: integers [batch..., 1, 1, 1]; keys from there on are hidden.
+    extra_keys: how many keys at the end have no position and are seen by every query.
+    sinks: a learned logit per head, [head], that takes its share of the softmax.
+    softmax_dtype: the type of scores and weights; None for the inputs' own, float32 for low precision.
+    """
+
+    scale: float
+    softcap: float | None = None
+    mask: Mask = field(default_factory=Everywhere)
+    given: Array | None = None
+    bias: Array | None = None
+    position_bias: Callable[[Array, Array], Array] | None = None
+    offset: Any = 0
+    key_lengths: Array | None = None
+    extra_keys: int = 0
+    sinks: Array | None = None
+    softmax_dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
+
+    stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
+    seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible; made when asked for.
+    empty: booleans [..., head, rows].
+    lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.
+    """
+
+    start: int
+    stop: int
+    low: int
+    high: int
+    stages: dict[str, Array]
+    mixed: Array
+    look: Callable[[], Array | None]
+    empty: Array
+    lse: Array
+
+    @property
+    def seen(self) -> Array | None:
+        return self.look()
+
+
+def attend(
+    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str] = EVERY_STAGE
+) -> AttentionTrace:
+    """Dense attention: one block of all query rows. Shapes as in `attend_rows`."""
+    block = attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
+    return AttentionTrace(
+        **{name: block.stages.get(name) for name in SQUARE}, mixed=block.mixed, empty_rows=block.empty
+    )
+
+
+def row_blocks(
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    *,
+    rows: int,
+    keep: Collection[str] = ("weights",),
+    room: Room | None = None,
+) -> Iterator[RowBlock]:
+    """Attention in blocks of `rows` query rows, each over the range of keys that it can see.
+
+    room: memory for the scores and weights of a block; the next block overwrites them there. None for new memory each
+    time.
+    """
+    finite = bool(backend.isfinite(v).all())
+    for start in range(0, q.shape[-2], rows):
+        yield attend_rows(
+            backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite, room=room
+        )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
+def attend_rows(
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    start: int,
+    stop: int,
+    *,
+    keep: Collection[str],
+    whole: bool = False,
+    finite: bool = False,
+    room: Room | None = None,
+) -> RowBlock:
+    """Attention of query rows start..stop-1.
+
+    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive
+    heads share a kv head. keep: names of the stages to return, and "entropy" for that of each row
+    [..., head, rows] in nats, which is cheap here. whole: whether to compute over
+    all keys even where a range of them is known to be hidden. finite: whether v is known to hold
+    only finite numbers, which spares looking. room: memory to work in, None for new.
+    A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
+    """
+    keys = k.shape[-2]
+    low, high = (0, keys) if whole else _span(rule, start, stop, keys)
+    dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
+    stages = _Stages(frozenset(keep))
+    queries = backend.cast(q[..., start:stop, :], dtype)
+    scores = stages.note(
+        "raw", by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
+    )
+    scores = stages.note("scaled", stages.multiply(scores, rule.scale))
+    if rule.softcap is not None:
+        scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
+    stages.note("capped", scores)
+    row = backend.arange(start, stop)[:, None]
+    i, j = row + rule.offset, backend.arange(low, high)[None, :]
+    if rule.position_bias is not None:
+        bias = backend.cast(rule.position_bias(i, j), dtype)
+        scores = stages.add(scores, backend.where(j < keys - rule.extra_keys, bias, 0.0) if rule.extra_keys else bias)
+    if rule.bias is not None:
+        scores = stages.add(scores, backend.cast(_window(rule.bias, start, stop, low, high), dtype))
+    stages.note("biased", scores)
+    look: Callable[[], Array | None] = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
+    edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
+    if edges is not None:
+        seen = None  # every row sees something, and hidden values are finite: only the edges need a look
+        for first, last in edges:
+            part = slice(first - low, last - low)
+            backend.hide(scores[..., part], visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row))
+    else:
+        seen = look()
+        if seen is not None:
+            scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
+        look = partial(_known, seen)
+    stages.note("masked", scores)
+    weights, lse, empty, entropy = softmax(
+        backend, scores, seen, rule.sinks, free=stages.free(scores), entropy="entropy" in keep, room=room
+    )
+    stages.note("weights", weights)
+    if entropy is not None:
+        stages.note("entropy", entropy[..., 0])
+    mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
+    return RowBlock(
+        start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), look, empty[..., 0], lse[..., 0]
+    )
+
+
+def _known(seen: Array | None) -> Array | None:
+    return seen
+
+
+def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
+    """The ranges of keys that some rows see and some do not; None where that is not known, or a row may see nothing."""
+    others = (rule.given, rule.bias, rule.key_lengths)
+    if any(part is not None for part in others) or rule.extra_keys or not isinstance(rule.offset, int):
+        return None
+    first, last = surely(rule.mask, start + rule.offset, stop - 1 + rule.offset, keys)
+    return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]] if first < last else None
+
+
+class _Stages:
+    """The stages asked for; the scores may be overwritten as long as none of these holds them."""
+
+    def __init__(self, keep: frozenset[str]) -> None:
+        self.keep = keep
+        self.kept: dict[str, Array] = {}
+
+    def note(self, name: str, array: Array) -> Array:
+        if name in self.keep:
+            self.kept[name] = array
+        return array
+
+    def free(self, array: Array) -> bool:
+        return all(array is not held for held in self.kept.values())
+
+    def multiply(self, scores: Array, factor: float) -> Array:
+        if not self.free(scores):
+            return scores * factor
+        scores *= factor
+        return scores
+
+    def add(self, scores: Array, bias: Array) -> Array:
+        if not self.free(scores):
+            return scores + bias
+        scores += bias
+        return scores
+
+
+def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
+    if rule.extra_keys:
+        return 0, keys
+    offsets = rule.offset if isinstance(rule.offset, int) else None
+    first, last = (start, stop - 1) if offsets is None else (start + offsets, stop - 1 + offsets)
+    if offsets is None:
+        first, last = first + int(rule.offset.min()), last + int(rule.offset.max())
+    low, high = span(rule.mask, first, last, keys)
+    if rule.key_lengths is not None:
+        high = min(high, int(rule.key_lengths.max()))
+    return (low, high) if low < high else (0, min(1, keys))  # never an empty matrix: the row is masked instead
+
+
+def _seen(
+    backend: Backend, rule: Rule, i: Array, j: Array, row: Array, keys: int, where: tuple[int, int, int, int]
+) -> Array | None:
+    real = keys - rule.extra_keys
+    parts = []
+    if not shows_all(rule.mask):
+        inside = backend.where(j < real, j, 0) if rule.extra_keys else j
+        parts.append(visible(rule.mask, i, inside, keys=real, backend=backend, row=row))
+    if rule.key_lengths is not None:
+        parts.append(j < rule.key_lengths)
+    if rule.given is not None:
+        parts.append(_window(rule.given, *where))
+    if rule.bias is not None:
+        parts.append(_window(rule.bias, *where) != -float("inf"))
+    if not parts:
+        return None
+    seen = reduce(and_, parts)
+    return seen | (j >= real) if rule.extra_keys else seen
+
+
+def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
+    """The part of an array that broadcasts to [..., query, key] for these rows and columns."""
+    rows = array if array.ndim < 2 or array.shape[-2] == 1 else array[..., start:stop, :]
+    return rows if rows.ndim < 1 or rows.shape[-1] == 1 else rows[..., low:high]
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float | None = None,
+    softcap: float | None = None,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    offset: Any = 0,
+    key_lengths: Any = None,
+    sinks: Array | None = None,
+    softmax_dtype: str | None = None,
+) -> AttentionTrace:
+    """Scaled dot-product attention with every stage kept.
+
+    q: [..., heads, query, dim]. k: [..., kv_heads, key, dim]. v: [..., kv_heads, key, v_dim].
+    NumPy arrays or torch tensors, all of one kind; the result is of the same kind. Query head
+    h uses kv head h·kv_heads // heads.
+
+    scale: multiplies q·k; None is 1/√dim. softcap: None or a positive bound.
+    mask: booleans, True = visible; bias: floats added to the scores, −inf hides. Both
+    broadcast right-aligned to [..., heads, query, key].
+    causal: hides keys after the query. window: (left, right) keys besides the query's own,
+    None unbounded. Both count absolute positions: query 0 sits at `offset`, an int or one per
+    batch entry (the leading axes).
+    key_lengths: one per batch entry; keys from there on are hidden.
+    sinks: [heads], logits that take part in the softmax and are then dropped.
+    softmax_dtype: type of scores and weights; None is the inputs' own, or float32 for float16
+    and bfloat16. `mixed` has the type of v.
+
+    A query that sees nothing has weights 0 and mixed 0 and is True in `empty_rows`. NaN or Inf
+    in a hidden key or value does not reach the result. Raises InputError for shapes that do
+    not fit, UsageError for mixed kinds of array. Source: Vaswani et al., 2017.
+    """
+    from attncli.mechanism.arguments import checked
+
+    backend, q, k, v, rule = checked(
+        q, k, v, scale=scale, softcap=softcap, mask=mask, bias=bias, causal=causal, window=window,
+        offset=offset, key_lengths=key_lengths, sinks=sinks, softmax_dtype=softmax_dtype,
+    )  # fmt: skip
+    return attend(backend, q, k, v, rule)

@@ -1,0 +1,261 @@
+"""One layer, from the vectors that enter it to those that leave: written once, for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.errors import UnsupportedError
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.feed_forward import feed_forward, linear
+from attncli.mechanism.hashing import bind
+from attncli.mechanism.mask import check_size
+from attncli.mechanism.position import alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
+from attncli.mechanism.reformer import hash_attention
+from attncli.mechanism.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
+from attncli.mechanism.trace import SQUARE, LayerTrace
+
+
+class Weights(Protocol):
+    """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
+
+    def __call__(self, role: str, /) -> Array | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a layer must know besides its weights and input.
+
+    positions: absolute position of each token, integers [token]; length: positions in all.
+    key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
+    memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
+    past: keys and values of earlier positions by layer, extended in place while generating.
+    keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
+    to compute at a time, each block handed to `see(layer, kind, block)` with kind "self" or "cross".
+    """
+
+    positions: np.ndarray[Any, Any]
+    length: int
+    key_lengths: Array | None = None
+    memory: Array | None = None
+    memory_lengths: Array | None = None
+    past: dict[int, tuple[Array, Array]] | None = None
+    keep: frozenset[str] = EVERY_STAGE
+    rows: int | None = None
+    see: Callable[[int, str, RowBlock], None] | None = field(default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Queries, keys and values with the rule that turns them into weights."""
+
+    q: Array
+    k: Array
+    v: Array
+    rule: Rule
+
+
+@np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
+def run_block(
+    backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
+) -> LayerTrace:
+    """Run one layer. hidden: [..., token, width]; the result's `after` has the same axes.
+
+    A block without residual gives its last branch's output, whose width may differ.
+    """
+    normed = partial(_placed, backend, block, weights)
+    entering = normed("attn.in", hidden)
+    stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
+    out = normed("attn.out", stages["out"])
+    cross = None
+    if block.parallel and block.mlp is not None:
+        other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
+        state = hidden + out + feed_forward(backend, block.mlp, weights, other)
+    else:
+        state = hidden + out if block.residual else out
+        if block.residual:
+            stages["sum"] = state
+        state = normed("attn.sum", state)
+        if "attn.sum" in block.norms:
+            stages["norm"] = state
+        if block.cross is not None:
+            inner, inner_empty = _attention(
+                backend, block.cross, weights, "cross", normed("cross.in", state), context.memory, context, layer
+            )
+            after = normed("cross.sum", state + inner["out"])
+            cross = LayerTrace(layer, inner, inner_empty, state, after)
+            state = after
+        if block.mlp is not None:
+            result = normed("mlp.out", feed_forward(backend, block.mlp, weights, normed("mlp.in", state)))
+            state = normed("mlp.sum", state + result)
+    return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
+
+
+def _attention(
+    backend: Backend,
+    spec: Attention,
+    weights: Weights,
+    prefix: str,
+    x: Array,
+    memory: Array | None,
+    context: Context,
+    layer: int,
+) -> tuple[dict[str, Array], Array]:
+    parts = project(backend, spec, weights, prefix, x, memory, context, layer)
+    stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
+    if spec.hashing is not None:
+        if context.rows is not None or parts.q.ndim > 3 or context.past is not None:
+            raise UnsupportedError(
+                "hash attention runs a text whole", expected="run, heads or compare, on one short text at a time"
+            )
+        hashed = hash_attention(backend, parts.q, parts.v, spec.hashing, mask=spec.mask, dense=bool(context.keep))
+        mixed, empty = hashed.mixed, hashed.empty_rows
+        stages |= {"k": hashed.keys} | {
+            name: getattr(hashed, name) for name in ("masked", "weights") if name in context.keep
+        }
+    elif context.rows is None:
+        trace = attend(backend, parts.q, parts.k, parts.v, parts.rule, keep=context.keep)
+        mixed, empty = trace.mixed, trace.empty_rows
+        stages |= {name: getattr(trace, name) for name in SQUARE if name in context.keep}
+    else:
+        pieces, empties = [], []
+        kind = "self" if memory is None else "cross"
+        for rows in row_blocks(backend, parts.q, parts.k, parts.v, parts.rule, rows=context.rows, keep=context.keep):
+            if context.see is not None:
+                context.see(layer, kind, rows)
+            pieces.append(rows.mixed)
+            empties.append(rows.empty)
+        mixed, empty = backend.concat(pieces, -2), backend.concat(empties, -1)
+    side_by_side = join_heads(backend, mixed)
+    projected = linear(backend, weights, f"{prefix}.o", side_by_side)
+    stages["mixed"] = mixed
+    if projected is None:
+        stages["out"] = side_by_side
+    else:
+        stages |= {"concat": side_by_side, "out": projected}
+    return stages, empty
+
+
+def project(
+    backend: Backend,
+    spec: Attention,
+    weights: Weights,
+    prefix: str,
+    x: Array,
+    memory: Array | None,
+    context: Context,
+    layer: int,
+) -> Projected:
+    """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
+
+    x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
+    """
+    source = x if memory is None else memory
+    q = linear(backend, weights, f"{prefix}.q", x)
+    k = linear(backend, weights, f"{prefix}.k", source)
+    v = linear(backend, weights, f"{prefix}.v", source)
+    if spec.qk_norm is not None and spec.qk_norm.over == "width":
+        q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+    q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
+    if spec.qk_norm is not None and spec.qk_norm.over != "width":
+        q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+    if isinstance(spec.position, Rope):
+        cos, sin = (backend.array(part) for part in rotation(spec.position, context.positions, context.length))
+        q = rotate(backend, spec.position, q, cos, sin)
+        if memory is not None:  # the keys are another text, at positions of its own
+            places = np.arange(k.shape[-2])
+            cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
+        k = rotate(backend, spec.position, k, cos, sin)
+    offset = int(context.positions[0]) if memory is None and len(context.positions) else 0
+    if context.past is not None and memory is None:
+        if layer in context.past:
+            k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
+        context.past[layer] = (k, v)
+    check_size(spec.mask, q.shape[-2], k.shape[-2])
+    extra = 0
+    learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
+    if learned_k is not None and learned_v is not None:
+        lead = (*k.shape[:-3], spec.kv_heads, 1)
+        k = backend.concat([k, backend.broadcast(learned_k.reshape((spec.kv_heads, 1, -1)), (*lead, k.shape[-1]))], -2)
+        v = backend.concat([v, backend.broadcast(learned_v.reshape((spec.kv_heads, 1, -1)), (*lead, v.shape[-1]))], -2)
+        extra = 1
+    rule = Rule(
+        scale=spec.scale,
+        softcap=spec.softcap,
+        mask=bind(spec.mask, q, k, backend),
+        position_bias=position_bias(backend, spec, weights, prefix),
+        offset=offset,
+        key_lengths=context.key_lengths if memory is None else context.memory_lengths,
+        extra_keys=extra,
+        sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
+    )
+    return Projected(q, k, v, rule)
+
+
+def position_bias(
+    backend: Backend, spec: Attention, weights: Weights, prefix: str
+) -> Callable[[Array, Array], Array] | None:
+    """The bias that the position encoding adds to the scores: a function of (i, j), or None."""
+    match spec.position:
+        case Alibi(factor=factor, coarse=True):
+            return partial(coarse_alibi, backend, alibi_slopes(spec.heads), factor)
+        case Alibi(symmetric, factor):
+            return partial(alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric=symmetric)
+        case RelativeBuckets():
+            table = weights(f"{prefix}.buckets.weight")
+            return partial(_bucket_bias, backend, spec.position, table)
+        case _:
+            return None
+
+
+def _bucket_bias(backend: Backend, spec: RelativeBuckets, table: Array, i: Array, j: Array) -> Array:
+    buckets = t5_bucket(backend.numpy(j - i), spec)
+    picked = backend.take(table, backend.array(buckets.reshape(-1)), 0)
+    return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
+def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
+    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
+    dtype = backend.dtype_of(x)
+    wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
+    width = x.shape[-1]
+    if norm.kind == "layer":
+        wide = wide - backend.sum(wide, -1) / width
+    scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / width + norm.eps)
+    if weight is not None:
+        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
+    return backend.cast(scaled if bias is None else scaled + bias, dtype)
+
+
+def _placed(backend: Backend, block: Block, weights: Weights, place: Place, x: Array) -> Array:
+    norm = block.norms.get(place)
+    return x if norm is None else normalise(backend, norm, x, weights(f"{place}.weight"), weights(f"{place}.bias"))
+
+
+def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array) -> Array:
+    weight, bias = weights(f"{name}_norm.weight"), weights(f"{name}_norm.bias")
+    if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
+        weight = weight[:, None, :]
+    return normalise(backend, norm, x, weight, bias)
+
+
+def _split(backend: Backend, x: Array, heads: int) -> Array:
+    """[..., token, head·dim] to [..., head, token, dim]."""
+    apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
+    axes = list(range(apart.ndim))
+    axes[-2], axes[-3] = axes[-3], axes[-2]
+    return backend.permute(apart, axes)
+
+
+def join_heads(backend: Backend, x: Array) -> Array:
+    """[..., head, token, dim] to [..., token, head·dim]."""
+    axes = list(range(x.ndim))
+    axes[-2], axes[-3] = axes[-3], axes[-2]
+    swapped = backend.permute(x, axes)
+    return swapped.reshape((*swapped.shape[:-2], swapped.shape[-2] * swapped.shape[-1]))

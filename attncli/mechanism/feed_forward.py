@@ -1,0 +1,93 @@
+"""The feed-forward part of a block: one for all tokens, or experts among which a router chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.spec import Activation, Experts, Mlp
+
+Role = Callable[[str], Array | None]
+
+
+def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array) -> Array:
+    """[..., token, width] to the same shape."""
+    match spec:
+        case Mlp(_, activation, gated):
+            up = linear(backend, weights, "mlp.up", x)
+            gate = linear(backend, weights, "mlp.gate", x) if gated else None
+            inner = activate(backend, activation, up if gate is None else gate)
+            if gate is not None:
+                inner *= up
+            return linear(backend, weights, "mlp.down", inner)
+        case Experts():
+            return _experts(backend, spec, weights, x)
+
+
+def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
+    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such weight."""
+    weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
+    if weight is None:
+        return None
+    product = backend.matmul(x, backend.transpose(weight))
+    if bias is not None:
+        product += bias
+    return product
+
+
+def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
+    """Each token through its best experts, weighted by the router's softmax. Source: Jiang et al., Mixtral, 2024."""
+    flat = x.reshape((-1, x.shape[-1]))
+    logits = np.asarray(backend.numpy(linear(backend, weights, "mlp.router", flat)))
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares = shares / shares.sum(-1, keepdims=True)
+    best = np.argsort(-shares, -1, kind="stable")[:, : spec.chosen]
+    picked = np.zeros_like(shares)
+    np.put_along_axis(picked, best, np.take_along_axis(shares, best, -1), -1)
+    if spec.renormalise:
+        picked = picked / picked.sum(-1, keepdims=True)
+    total = flat * 0.0
+    for expert in np.flatnonzero(picked.any(0)):
+
+        def role(name: str, expert: int = int(expert)) -> Array | None:
+            whole = weights(name)
+            return None if whole is None else whole[expert]
+
+        served = feed_forward(backend, Mlp(spec.width, spec.activation, gated=True), role, flat)
+        total = total + served * backend.array(picked[:, expert, None])
+    return total.reshape(tuple(x.shape))
+
+
+def activate(backend: Backend, kind: Activation, x: Array) -> Array:
+    """The activation function, entrywise, as a new array. Source for gelu: Hendrycks and Gimpel, 2016.
+
+    Works in one array besides x: these are the widest vectors of a model.
+    """
+    match kind:
+        case "gelu":
+            found = backend.erf(x * 0.5**0.5)
+        case "gelu_tanh":
+            found = x * 0.044715
+            found *= x
+            found *= x
+            found += x
+            found *= (2 / np.pi) ** 0.5
+            found = backend.tanh(found)
+        case "gelu_bloom":  # the same with √(2/π) as BLOOM rounds it
+            found = x * 0.044715
+            found *= x
+            found += 1.0
+            found *= x * 0.79788456
+            found = backend.tanh(found)
+        case "relu":
+            return backend.where(x < 0, 0.0, x)  # NaN stays NaN
+        case "silu":
+            found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
+        case "quick_gelu":
+            found = backend.tanh(x * (1.702 * 0.5))
+    found += 1.0
+    found *= 0.5  # before x, which twice over may leave the range of its type
+    found *= x
+    return found

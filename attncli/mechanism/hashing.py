@@ -1,0 +1,71 @@
+"""Locality-sensitive hashing: which bucket a query or key falls into.
+
+Source: Kitaev, Kaiser and Levskaya, Reformer, 2020; angular hashing of Andoni et al., 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import LimitError
+from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, SameBucket
+from attncli.mechanism.random_streams import normal
+
+MOST = 2**24
+"""Random numbers that hashing may draw: some seconds and 64 MB."""
+
+
+def directions(seed: int, heads: int, width: int, rounds: int, buckets: int) -> np.ndarray[Any, Any]:
+    """Random directions R ~ N(0, 1), [head, width, round, buckets/2], float32, the same for a seed everywhere.
+
+    Raises LimitError for more than `MOST` numbers.
+    """
+    if heads * width * rounds * (buckets // 2) > MOST:
+        raise LimitError(
+            f"{buckets:,} buckets and {rounds:,} rounds for {heads} heads of width {width}",
+            expected=f"at most {MOST:,} random numbers",
+        )
+    return normal(seed, "lsh", (heads, width, rounds, buckets // 2))
+
+
+def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
+    """The bucket of each vector, argmax of [xR; −xR], integers [head, round, token].
+
+    vectors: [head, token, dim]. rotations: [head, dim, round, buckets/2].
+    """
+    heads, width, rounds, half = rotations.shape
+    turned = backend.matmul(
+        vectors, backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half))
+    )
+    turned = backend.permute(turned.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
+    return backend.concat([turned, -turned], -1).argmax(-1)
+
+
+def needs_buckets(mask: Mask) -> bool:
+    """Whether some part of the mask is `Hashed`, and so must be bound before use."""
+    match mask:
+        case AllOf(parts) | AnyOf(parts):
+            return any(needs_buckets(part) for part in parts)
+        case _:
+            return isinstance(mask, Hashed)
+
+
+def bind(mask: Mask, q: Array, k: Array, backend: Backend) -> Mask:
+    """The mask with every `Hashed` part replaced by the buckets that q and k fall into.
+
+    q: [head, query, dim]. k: [kv, key, dim]. Leading axes are not supported: buckets belong to one text.
+    """
+    match mask:
+        case Hashed(buckets, rounds, seed):
+            shared = q.shape[0] // k.shape[0]
+            keys = backend.repeat(k, shared, 0) if shared > 1 else k
+            rotations = backend.keep(directions(seed, q.shape[0], q.shape[-1], rounds, buckets))
+            return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), mask)
+        case AllOf(parts) | AnyOf(parts):
+            return replace(mask, parts=tuple(bind(part, q, k, backend) for part in parts))
+        case _:
+            return mask

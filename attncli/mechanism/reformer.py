@@ -1,0 +1,212 @@
+"""Reformer's hash attention: tokens are sorted by bucket and attend within chunks of the sorted text.
+
+Queries and keys are one projection; a token sees itself only where nothing else is visible.
+Source: Kitaev, Kaiser and Levskaya, Reformer: The efficient transformer, 2020, and its
+reference code, whose rounds stand one after another in one sorted sequence: the first chunk
+looks back at the last one, across rounds. Not to be taken for the mask `lsh`, which shows
+all keys of a bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.errors import UnsupportedError, UsageError
+from attncli.mechanism.attend import Rule, attend_rows
+from attncli.mechanism.hashing import buckets_of, directions
+from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket, shows_all, visible
+from attncli.mechanism.softmax import softmax
+
+ITSELF = -1e5
+"""Added to a token's score with itself: it wins only where nothing else is visible."""
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Reformer:
+    """buckets: even. rounds: how often to hash. chunk: tokens per chunk; None for 2·tokens/buckets, the paper's
+    choice."""
+
+    buckets: int = 4
+    rounds: int = 1
+    chunk: int | None = None
+    seed: int = 0
+
+    @property
+    def spec(self) -> str:
+        """As `--attention` spells it."""
+        return f"reformer:{self.buckets},{self.rounds}" + ("" if self.chunk is None else f",{self.chunk}")
+
+
+@dataclass(frozen=True, eq=False)
+class HashTrace:
+    """What hash attention did.
+
+    keys: the normalised keys, [head, key, dim]. mixed: [head, query, v_dim].
+    buckets: integers [head, round, token]; None for a text of one chunk, which is not hashed.
+    chunk: tokens per chunk. compared: how many pairs of query and key each head computed.
+    empty_rows: booleans [head, query]. weights, masked: [head, query, key], None unless asked
+    for; masked holds q·k where a pair was compared in some round (its own key lowered by
+    1e5), −inf elsewhere. A row of weights sums to 1, or to 0 if it is empty.
+    """
+
+    keys: Array
+    mixed: Array
+    buckets: Integers | None
+    chunk: int
+    compared: int
+    empty_rows: Array
+    weights: Array | None = None
+    masked: Array | None = None
+
+
+def hash_keys(backend: Backend, q: Array) -> Array:
+    """The keys that go with shared queries [..., token, dim]: x / √(mean(x²) + 1e-6) / √dim."""
+    width = q.shape[-1]
+    return q / backend.sqrt(backend.sum(q * q, -1) / width + 1e-6) / math.sqrt(width)
+
+
+def hash_attention(
+    backend: Backend,
+    q: Array,
+    v: Array,
+    rule: Reformer,
+    *,
+    mask: Mask | None = None,
+    buckets: Integers | None = None,
+    dense: bool = False,
+) -> HashTrace:
+    """Hash attention of one text.
+
+    q: [head, token, dim], queries and keys in one. v: [head, token, v_dim]. mask: further hides
+    keys, by position. buckets: given [head, round, token] instead of hashed. dense: whether to
+    return the merged weights and the scores, which are n × n. A text of no more than one chunk
+    is one chunk that looks at itself. A row that sees nothing has weights and mixed 0.
+    Raises UsageError for an odd number of buckets, UnsupportedError for a mask that differs by head.
+    """
+    mask = Everywhere() if mask is None else mask
+    _check(rule, mask)
+    heads, tokens = q.shape[0], q.shape[1]
+    q = backend.cast(q, "float32") if backend.dtype_of(q) in LOW_PRECISION else q
+    chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
+    if chunk == tokens:
+        order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
+        buckets = None
+    else:
+        if buckets is None:
+            rotations = backend.keep(directions(rule.seed, heads, q.shape[-1], rule.rounds, rule.buckets))
+            buckets = backend.numpy(buckets_of(backend, q, rotations))
+        order = np.argsort(buckets, axis=-1, kind="stable")
+    places = _Places(order, chunk)
+    keys = hash_keys(backend, q)
+    i, j = places.queries[..., :, None], places.looked_at[..., None, :]
+    seen, itself = backend.keep((i >= 0) & (j >= 0)), backend.keep(np.where(i == j, ITSELF, 0.0))
+    if not shows_all(mask):
+        seen = seen & visible(
+            mask, backend.keep(np.maximum(i, 0)), backend.keep(np.maximum(j, 0)), keys=tokens, backend=backend
+        )
+    block = attend_rows(
+        backend,
+        places.gather(backend, q, places.queries),
+        places.gather(backend, keys, places.looked_at),
+        places.gather(backend, v, places.looked_at),
+        Rule(scale=1.0, given=seen, bias=itself),
+        0,
+        chunk,
+        keep=("weights",) if dense else (),
+        whole=True,
+    )
+    lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
+    shares, _, empty, _ = softmax(
+        backend, lse, lse != -float("inf"), None, free=False
+    )  # over rounds, [head, token, round]
+    by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
+    mixed = backend.cast(
+        backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0], backend.dtype_of(v)
+    )
+    trace = HashTrace(
+        keys, mixed, buckets, chunk, places.looked_at.shape[1] * chunk * places.looked_at.shape[2], empty[..., 0]
+    )
+    return _with_squares(backend, trace, places, q, block.stages["weights"], shares, seen) if dense else trace
+
+
+def _check(rule: Reformer, mask: Mask) -> None:
+    for name, value in (("buckets", rule.buckets), ("rounds", rule.rounds), ("chunk", rule.chunk)):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}", expected="a whole number, at least 1")
+    if rule.buckets % 2:
+        raise UsageError(
+            f"hash attention needs an even number of buckets, not {rule.buckets}",
+            expected=f"such as {rule.buckets + 1}",
+        )
+    match mask:
+        case Hashed() | SameBucket():
+            raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
+        case Given(values) if values.ndim > 2:
+            raise UnsupportedError(
+                f"hash attention under a mask of shape {list(values.shape)}", expected="one mask for all heads"
+            )
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                _check(rule, part)
+        case _:
+            pass
+
+
+class _Places:
+    """Where each token stands in the sorted sequence of all rounds.
+
+    queries: the token at each place, [head, chunk, place], −1 for a place that fills the last
+    chunk of a round. looked_at: those places and the previous chunk's, [head, chunk, 2·place].
+    """
+
+    def __init__(self, order: Integers, chunk: int) -> None:
+        self.heads, self.rounds, self.tokens = order.shape
+        self.length = -(-self.tokens // chunk) * chunk
+        filled = np.full((self.heads, self.rounds, self.length), -1)
+        filled[..., : self.tokens] = order
+        self.queries = filled.reshape(self.heads, -1, chunk)
+        alone = self.queries.shape[1] == 1
+        self.looked_at = self.queries if alone else np.concatenate([np.roll(self.queries, 1, 1), self.queries], -1)
+        self.place = np.empty_like(order)
+        np.put_along_axis(self.place, order, np.broadcast_to(np.arange(self.tokens), order.shape), -1)
+
+    def gather(self, backend: Backend, x: Array, tokens: Integers) -> Array:
+        """The rows of x [head, token, n] at `tokens` [head, chunk, place]: [head, chunk, place, n]."""
+        flat = np.maximum(tokens, 0) + np.arange(self.heads)[:, None, None] * self.tokens
+        return backend.take(x.reshape((-1, x.shape[-1])), backend.keep(flat.reshape(-1)), 0).reshape(
+            (*tokens.shape, x.shape[-1])
+        )
+
+    def by_token(self, backend: Backend, x: Array) -> Array:
+        """x [head, chunk, place, n] back in the order of the text, [head, round, token, n]."""
+        starts = np.arange(self.heads * self.rounds).reshape(self.heads, self.rounds, 1) * self.length
+        flat = backend.take(x.reshape((-1, x.shape[-1])), backend.keep((starts + self.place).reshape(-1)), 0)
+        return flat.reshape((self.heads, self.rounds, self.tokens, x.shape[-1]))
+
+
+def _with_squares(
+    backend: Backend, trace: HashTrace, places: _Places, q: Array, weights: Array, shares: Array, seen: Array
+) -> HashTrace:
+    """The trace with the rounds' weights merged, and the scores of the pairs that were compared."""
+    heads, tokens = places.heads, places.tokens
+    share = np.asarray(backend.numpy(shares), np.float64)  # [head, token, round]
+    turn = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
+    head = np.arange(heads)[:, None, None]
+    per_place = share[head, np.maximum(places.queries, 0), turn[None, :, None]]
+    shown = np.broadcast_to(backend.numpy(seen), weights.shape)
+    head, i, j = np.broadcast_arrays(head[..., None], places.queries[..., :, None], places.looked_at[..., None, :])
+    at = (head[shown], i[shown], j[shown])
+    merged, compared = np.zeros((heads, tokens, tokens)), np.zeros((heads, tokens, tokens), bool)
+    np.add.at(merged, at, (np.asarray(backend.numpy(weights), np.float64) * per_place[..., None])[shown])
+    compared[at] = True
+    scores = backend.matmul(q, backend.transpose(trace.keys))
+    scores = scores + backend.cast(backend.keep(ITSELF * np.eye(tokens)), backend.dtype_of(scores))
+    masked = backend.where(backend.keep(compared), scores, -float("inf"))
+    return replace(trace, weights=backend.cast(backend.keep(merged), backend.dtype_of(scores)), masked=masked)

@@ -1,0 +1,67 @@
+"""The one softmax."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.workspace import Room
+
+LEAST = -800.0
+"""Below this, exp is 0 even in float64."""
+
+
+class Softmax(NamedTuple):
+    """weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing. entropy: −Σ w ln w in nats.
+
+    The last three are [..., head, rows, 1]; entropy is None unless asked for.
+    """
+
+    weights: Array
+    lse: Array
+    empty: Array
+    entropy: Array | None
+
+
+def softmax(
+    backend: Backend,
+    scores: Array,
+    seen: Array | None,
+    sinks: Array | None,
+    *,
+    free: bool,
+    entropy: bool = False,
+    room: Room | None = None,
+) -> Softmax:
+    """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
+
+    seen: visibility that broadcasts to the scores; None if every row sees something. sinks: a logit
+    per head that takes part and is dropped. free: whether the scores may be overwritten. room: memory to work in.
+    """
+    highest = backend.max(scores, -1)
+    shape = (*scores.shape[:-1], 1)
+    empty = backend.full(shape, 0, "bool") if seen is None else backend.broadcast(~backend.any(seen, -1), shape)
+    highest = backend.where(empty, 0.0, highest)
+    if sinks is not None:
+        sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
+        highest = backend.where(sink > highest, sink, highest)
+    if free:
+        scores -= highest
+    else:
+        scores = scores - highest
+    # Σ w ln w needs no logarithm of each weight while their exponents are at hand
+    spare = None if room is None else room.take("exponents", scores.shape)
+    exponents = backend.at_least(scores, LEAST, out=spare) if entropy else None
+    weights = backend.exp_over(scores)
+    total = backend.sum(weights, -1)
+    if sinks is not None:
+        total = total + backend.exp(sink - highest)
+    total = backend.where(empty, 1.0, total)
+    weights /= total
+    spread = backend.log(total)
+    found = None
+    if exponents is not None:
+        exponents *= weights
+        share = backend.where(empty, 0.0, 1.0) if sinks is None else backend.sum(weights, -1)
+        found = spread * share - backend.sum(exponents, -1)
+    return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found)

@@ -1,0 +1,265 @@
+"""`Spec`: what a model does, as plain frozen data. No arrays, no tensor names.
+
+There is one `Block` per layer, so that layers may differ freely and `len(spec.blocks)` is
+the depth. Which tensor plays which role is the business of `models/families`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from attncli.errors import UsageError
+from attncli.mechanism.mask import Everywhere, Mask
+from attncli.mechanism.reformer import Reformer
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Position interpolation: frequencies divided by `factor`."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """Dynamic NTK: the base grows once the text is longer than `original` positions."""
+
+    factor: float
+    original: int
+
+
+@dataclass(frozen=True)
+class Llama3:
+    """Llama 3.1: long wavelengths divided by `factor`, short ones kept, a ramp between."""
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+
+@dataclass(frozen=True)
+class Yarn:
+    """YaRN: interpolate slow dimensions, keep fast ones, and scale cos and sin.
+
+    magnitude: the factor on cos and sin; None for 0.1·ln(factor) + 1.
+    truncate: whether the ramp's ends are rounded to whole dimensions.
+    """
+
+    factor: float
+    original: int
+    fast: float = 32.0
+    slow: float = 1.0
+    magnitude: float | None = None
+    truncate: bool = True
+
+
+@dataclass(frozen=True)
+class LongRope:
+    """LongRoPE: one divisor per frequency, from the short or the long list by text length."""
+
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    original: int
+    magnitude: float
+
+
+RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding of the first `dims` entries of each query and key.
+
+    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1).
+    """
+
+    dims: int
+    theta: float = 10000.0
+    pairing: Literal["half", "adjacent"] = "half"
+    scaling: RopeScaling = None
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`.
+
+    factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether positions, slopes and their
+    products are rounded to bfloat16, as Falcon has them whatever it computes in.
+    """
+
+    symmetric: bool = False
+    factor: float = 1.0
+    coarse: bool = False
+
+
+@dataclass(frozen=True)
+class RelativeBuckets:
+    """T5: a learned bias per head and bucket of j − i (role `buckets.weight`, [bucket, head])."""
+
+    buckets: int
+    max_distance: int
+    bidirectional: bool
+
+
+Position: TypeAlias = Rope | Alibi | RelativeBuckets | None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer normalization ("layer") or root-mean-square normalization ("rms").
+
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma).
+    """
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: bool = False
+
+
+@dataclass(frozen=True)
+class QkNorm:
+    """Normalization of queries and keys before the position encoding.
+
+    over: "head" normalizes each head with weights that all heads share, "own" each head with
+    weights of its own, "width" all heads at once.
+    """
+
+    norm: Norm
+    over: Literal["head", "own", "width"] = "head"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One multi-head attention. Also called MHA, MQA (kv_heads = 1) or GQA (1 < kv_heads < heads).
+
+    scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
+    sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
+    hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries, `scale` is 1.
+    Raises UsageError for another softcap.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_dim: int
+    scale: float
+    mask: Mask = field(default_factory=Everywhere)
+    position: Position = None
+    qk_norm: QkNorm | None = None
+    softcap: float | None = None
+    sinks: bool = False
+    hashing: Reformer | None = None
+
+    def __post_init__(self) -> None:
+        if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
+            raise UsageError(f"softcap is {self.softcap}", expected="a positive number")
+
+
+Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu"]
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`. width: of act's
+    result."""
+
+    width: int
+    activation: Activation
+    gated: bool = False
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of `count` gated feed-forward parts, of which the router's best `chosen` serve each token.
+
+    width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
+    """
+
+    count: int
+    chosen: int
+    width: int
+    activation: Activation
+    renormalise: bool
+
+
+Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+"""Where a norm may sit: before a branch (in), on its result (out), after the residual sum (sum)."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer: attention, optionally cross-attention and a feed-forward part.
+
+    norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
+    parallel: attention and feed-forward read the same input and are added together (GPT-J).
+    residual: whether each branch is added to its input.
+    """
+
+    attention: Attention
+    mlp: Mlp | Experts | None = None
+    norms: Mapping[Place, Norm] = field(default_factory=dict)
+    parallel: bool = False
+    residual: bool = True
+    cross: Attention | None = None
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How token ids become vectors.
+
+    width: of the token table; None for d_model. projection: what a linear map takes from there
+    to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
+    scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
+    from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
+    entries, "halves" with all sines before all cosines. padding: the id of a token that is counted
+    out of the positions and takes the row of its own number; None where every token has a position.
+    types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
+    """
+
+    width: int | None = None
+    projection: Literal["tokens", "sum"] | None = None
+    scale: float = 1.0
+    positions: Literal["learned", "sinusoidal", "halves"] | None = None
+    position_offset: int = 0
+    padding: int | None = None
+    types: int = 0
+    norm: Norm | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """How the last vectors become logits over the vocabulary. Also called unembedding.
+
+    tied: whether the token table is the matrix. scale: multiplies the logits. softcap: their bound, None for none.
+    """
+
+    tied: bool
+    scale: float = 1.0
+    softcap: float | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A whole model: embedding, blocks, final norm.
+
+    max_positions: the longest text that the position table allows; None if unlimited.
+    head: None for a model that predicts no next token. decoder: the other side of an
+    encoder-decoder, whose blocks have cross-attention; `start` is the id its texts begin with.
+    biases: patterns of the roles that add a bias, such as "attn.[qkv]"; "*" for all.
+    """
+
+    family: str
+    d_model: int
+    vocabulary: int
+    blocks: tuple[Block, ...]
+    embedding: Embedding = field(default_factory=Embedding)
+    final_norm: Norm | None = None
+    max_positions: int | None = None
+    head: Head | None = None
+    decoder: Spec | None = None
+    start: int | None = None
+    biases: tuple[str, ...] = ()

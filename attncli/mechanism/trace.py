@@ -1,0 +1,147 @@
+"""`Trace`: what comes out. Every stage is declared here once, with its axes and formula.
+
+The declaration drives the shape trace, JSON keys, captions, `explain` and the schema, and
+`shapes_of` checks that one axis name means one size everywhere in a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attncli.arrays.backend import Array
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of attention. axes: names from the end, any number of leading axes may precede them."""
+
+    name: str
+    axes: tuple[str, ...]
+    formula: str
+    ascii: str
+    says: str
+
+
+STAGES: Mapping[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage("hidden", ("token", "width"), "X", "X", "input vectors, one row per token"),
+        Stage("q", ("head", "query", "dim"), "Q = X·W_Q", "Q = X W_Q", "queries: what each token looks for"),
+        Stage("k", ("kv", "key", "dim"), "K = X·W_K", "K = X W_K", "keys: what each token offers to be found by"),
+        Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "V = X W_V", "values: what each token passes on"),
+        Stage("raw", ("head", "query", "key"), "S = Q·Kᵀ", "S = Q K^T", "similarity of every query with every key"),
+        Stage(
+            "scaled", ("head", "query", "key"), "S × scale", "S * scale", "similarities on a scale the softmax can use"
+        ),
+        Stage(
+            "capped", ("head", "query", "key"), "c·tanh(S/c)", "c tanh(S/c)", "similarities bounded by the soft cap c"
+        ),
+        Stage("biased", ("head", "query", "key"), "S + bias", "S + bias", "position bias and float masks added"),
+        Stage(
+            "masked",
+            ("head", "query", "key"),
+            "−∞ where hidden",
+            "-inf where hidden",
+            "what a query may not see is removed",
+        ),
+        Stage(
+            "weights",
+            ("head", "query", "key"),
+            "A = softmax(S)",
+            "A = softmax(S)",
+            "each row is spread over the keys and sums to 1",
+        ),
+        Stage("mixed", ("head", "query", "v_dim"), "O = A·V", "O = A V", "the weighted sum of the values"),
+        Stage(
+            "concat", ("query", "concat"), "concat(O₁ … O_h)", "concat(O_1 ... O_h)", "the heads' outputs side by side"
+        ),
+        Stage("out", ("query", "width"), "concat·W_O", "concat W_O", "the output of the attention"),
+        Stage("sum", ("query", "width"), "X + out", "X + out", "residual connection"),
+        Stage("norm", ("query", "width"), "LayerNorm", "LayerNorm", "layer normalization"),
+    )
+}
+"""Every stage by name, in the order of computation."""
+
+SQUARE = ("raw", "scaled", "capped", "biased", "masked", "weights")
+"""The stages that hold a number for every pair of query and key."""
+
+SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
+"""The stages that `--save` writes."""
+
+
+@dataclass(frozen=True)
+class AttentionTrace:
+    """Every stage of one attention, as `attncli.attention` returns it.
+
+    raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
+    empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed are 0.
+    """
+
+    # `attend` leaves a stage that it was not asked to keep None, which an Array, being of any type, may be:
+    # `attention` keeps all of them, and its callers need not ask.
+    raw: Array
+    scaled: Array
+    capped: Array
+    biased: Array
+    masked: Array
+    weights: Array
+    mixed: Array
+    empty_rows: Array
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """What one layer did: its stages by name, the vectors that entered it and those that left.
+
+    stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
+    empty_rows: as in `AttentionTrace`. cross: the layer's cross-attention, if it has one.
+    """
+
+    layer: int
+    stages: Mapping[str, Array]
+    empty_rows: Array
+    before: Array
+    after: Array
+    notes: tuple[str, ...] = ()
+    cross: LayerTrace | None = field(default=None)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One row of the shape trace."""
+
+    step: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    formula: str
+    ascii: str
+
+
+def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> list[Shape]:
+    """The shape trace of a layer, in the order of computation.
+
+    leading: names of axes before the declared ones, such as ("batch",). Raises ValueError
+    when one axis name would have two sizes.
+    """
+    sizes: dict[str, int] = {}
+    rows = []
+    for name in ordered(stages):
+        stage, found = STAGES[name], tuple(int(n) for n in stages[name].shape)
+        if name == "out" and "concat" not in stages:  # no W_O: the heads' outputs are the output
+            stage = STAGES["concat"]
+        axes = leading + stage.axes
+        if len(axes) != len(found):
+            raise ValueError(f"stage {name} has {len(found)} axes {found}, declared {axes}")
+        for axis, size in zip(axes, found, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise ValueError(f"axis {axis!r} of stage {name} has size {size}, before it was {sizes[axis]}")
+        rows.append(Shape(name, axes, found, stage.formula, stage.ascii))
+    return rows
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Stage names in the order of computation."""
+    wanted: Any = set(names)
+    return [name for name in STAGES if name in wanted]

@@ -1,0 +1,122 @@
+"""`CheckpointStore`: a bound checkpoint's weights, read when they are reached and let go after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.token import Token
+from attncli.mechanism.block import Weights, normalise
+from attncli.mechanism.feed_forward import linear
+from attncli.mechanism.position import sinusoidal
+from attncli.mechanism.spec import Spec
+from attncli.models.bind import Binding, Bound
+from attncli.models.roles import layer_roles
+
+
+class CheckpointStore:
+    """`Store` of one side of a checkpoint. Of the token table only the rows needed are read."""
+
+    def __init__(self, spec: Spec, checkpoint: Checkpoint, binding: Binding) -> None:
+        self.spec = spec
+        self.checkpoint = checkpoint
+        self.binding = binding
+        self._kept: dict[tuple[str, str], Array] = {}
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        embedding = self.spec.embedding
+        x = self._rows(backend, "tokens.weight", [self._id(token) for token in tokens]) * embedding.scale
+        weights = self.outer(backend)
+        if embedding.projection == "tokens":
+            x = linear(backend, weights, "embed.project", x)
+        positions = [token.index for token in tokens]
+        match embedding.positions:
+            case "learned":
+                x = x + self._rows(backend, "positions.weight", self._places(tokens))
+            case "sinusoidal":
+                x = x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
+            case "halves":
+                encoded = sinusoidal(np.asarray(positions), x.shape[-1])
+                # float32, as the models that use it hold their table
+                x = x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
+            case None:
+                pass
+        if embedding.types:
+            x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
+        if embedding.norm is not None:
+            x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
+        return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
+
+    def expect(self, layers: range) -> None:
+        self.checkpoint.ahead([name for layer in layers for bound in self._in_order(layer) for name in bound.tensors])
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        """A matrix is read when it is asked for and let go with its product: one at a time is in memory, not the layer.
+
+        Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
+        """
+        places = {role.name: bound for bound in self.binding.layers[index] for role in bound.roles}
+        held: dict[str, Array] = {}
+
+        def role(name: str) -> Array | None:
+            bound = places.get(name)
+            if bound is None:
+                return None
+            if bound.shared:
+                return self._keep(backend, name, bound)
+            if name not in held:
+                held.update(self._read(backend, bound))
+            return held.pop(name) if held[name].ndim == 2 else held[name]
+
+        return role
+
+    def outer(self, backend: Backend) -> Weights:
+        def role(name: str) -> Array | None:
+            return self._keep(backend, name, self.binding.outer[name]) if name in self.binding.outer else None
+
+        return role
+
+    def bytes_read(self) -> int:
+        return self.checkpoint.bytes_read
+
+    def _keep(self, backend: Backend, name: str, bound: Bound) -> Array:
+        """A tensor that belongs to no single layer: read once and held."""
+        if (name, backend.dtype) not in self._kept:
+            self._kept |= {(role, backend.dtype): array for role, array in self._read(backend, bound).items()}
+        return self._kept[name, backend.dtype]
+
+    def _in_order(self, layer: int) -> list[Bound]:
+        """A layer's tensors in the order in which `run_block` asks for them."""
+        order = {role.name: place for place, role in enumerate(layer_roles(self.spec, self.spec.blocks[layer]))}
+        own = [bound for bound in self.binding.layers[layer] if not bound.shared]
+        return sorted(own, key=lambda bound: min(order.get(role.name, len(order)) for role in bound.roles))
+
+    def _read(self, backend: Backend, bound: Bound) -> dict[str, Array]:
+        arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
+        return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
+
+    def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
+        return backend.array(self.checkpoint.read_rows(self.binding.outer[role].tensors[0], rows, backend.dtype))
+
+    def _places(self, tokens: Sequence[Token]) -> list[int]:
+        """The row of the position table for each token."""
+        embedding, passed, found = self.spec.embedding, 0, []
+        for token in tokens:
+            if embedding.padding is not None and token.id == embedding.padding:
+                passed += 1
+                found.append(embedding.padding)
+            else:
+                found.append(embedding.position_offset + token.index - passed)
+        return found
+
+    def _id(self, token: Token) -> int:
+        if token.id is None or not 0 <= token.id < self.spec.vocabulary:
+            raise InputError(
+                f"token {token.text!r} has the id {token.id}, the embedding has {self.spec.vocabulary:,} rows",
+                expected="a tokenizer that belongs to this checkpoint",
+            )
+        return token.id

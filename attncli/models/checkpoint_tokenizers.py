@@ -1,0 +1,56 @@
+"""Tokenizers for checkpoints: a decoder's shifted text, and a folder that brings no vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from attncli.errors import InputError
+from attncli.inputs.token import Token, Tokenizer
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A decoder's input: the start token, then the text without its last token, each seeing what came before.
+
+    start: the id of the start token; None leaves the text as it is.
+    """
+
+    tokenizer: Tokenizer
+    start: int | None
+
+    @property
+    def name(self) -> str:
+        return self.tokenizer.name
+
+    def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        found = self.tokenizer.encode(text, pair)
+        if self.start is None or not found:
+            return found
+        first = replace(self.tokenizer.ids_to_tokens([self.start])[0], special=True)
+        return [first, *(replace(token, index=token.index + 1) for token in found[:-1])]
+
+    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        return self.tokenizer.ids_to_tokens(ids)
+
+
+@dataclass(frozen=True)
+class IdsOnly:
+    """Stands in where a checkpoint has no tokenizer.json: token ids can be given, text cannot."""
+
+    folder: str
+
+    @property
+    def name(self) -> str:
+        return self.folder
+
+    def encode(self, text: str, pair: str | None = None) -> list[Token]:
+        raise InputError(
+            "this checkpoint has no tokenizer.json",
+            where=self.folder,
+            expected="a tokenizer.json in the folder",
+            hint='--ids "5 3 8"',
+        )
+
+    def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        return [Token(index, f"#{code}", code, None, None) for index, code in enumerate(ids)]

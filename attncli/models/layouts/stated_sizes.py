@@ -1,0 +1,151 @@
+"""The sizes that a file's tensors state, checked against each other and against what the asker says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attncli.errors import InputError, UsageError
+from attncli.models.layouts.layout import Asked
+from attncli.models.layouts.named_tensors import Array
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sizes of the attention in a file. bias, output_projection, layer_norm: whether it holds their tensors."""
+
+    d_model: int
+    heads: int
+    kv_heads: int
+    d_k: int
+    d_v: int
+    bias: bool
+    output_projection: bool
+    layer_norm: bool
+
+
+def facts_of(
+    weights: Mapping[str, Array],
+    spelled: Mapping[str, str],
+    metadata: Mapping[str, str],
+    where: str,
+    told: int | None,
+    asked: Asked,
+) -> tuple[Facts, tuple[str, ...]]:
+    """The sizes, and what to say about an assumption that was made.
+
+    spelled: the file's own names by canonical name, for messages. told: the heads that the tensors tell of.
+    Raises InputError for shapes that do not fit together, UsageError for sizes asked for that are not the file's.
+    """
+    label = _Labels(spelled, where)
+    q, k, v = (weights[f"{role}.weight"] for role in "qkv")
+    width = q.shape[1]
+    for role, array in (("k", k), ("v", v)):
+        if array.shape[1] != width:
+            raise label.wrong(f"{role}.weight", array, f"{width} inputs, as {label.of('q.weight')} has")
+    _check_asked("--d-model", asked.d_model, width, where)
+    count, note = _heads(weights, metadata, where, told, asked)
+    if q.shape[0] % count:
+        raise UsageError(
+            f"the queries are {q.shape[0]} wide ({label.of('q.weight')}), which {count} heads cannot share",
+            where=where,
+            expected="a number of heads that divides the width",
+            hint=f"--num-heads {max(n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)}",
+        )
+    dim = q.shape[0] // count
+    _check_asked("--d-k", asked.d_k, dim, where)
+    shared = k.shape[0] // dim
+    if k.shape[0] % dim or count % shared:
+        raise label.wrong(
+            "k.weight", k, f"rows for kv heads of width {dim}, as the queries have, that {count} heads can share"
+        )
+    if v.shape[0] % shared:
+        raise label.wrong("v.weight", v, f"rows that {shared} heads can share")
+    v_dim = v.shape[0] // shared
+    _check_asked("--d-v", asked.d_v, v_dim, where)
+    _check_rest(weights, label, count * v_dim)
+    _check_learned(weights, label, where, {"bias_k": shared * dim, "bias_v": shared * v_dim})
+    biased = any(f"{role}.bias" in weights for role in "qkvo")
+    return Facts(width, count, shared, dim, v_dim, biased, "o.weight" in weights, "norm.weight" in weights), note
+
+
+class _Labels:
+    """The file's own names in messages."""
+
+    def __init__(self, spelled: Mapping[str, str], where: str) -> None:
+        self._spelled = {role: name for roles, name in spelled.items() for role in roles.split()}
+        self._where = where
+
+    def of(self, role: str) -> str:
+        return self._spelled.get(role, role)
+
+    def wrong(self, role: str, array: Array, expected: str) -> InputError:
+        turned = " as [out, in]" if array.ndim == 2 else ""
+        return InputError(
+            f"{self.of(role)} has shape {list(array.shape)}{turned}", where=self._where, expected=expected
+        )
+
+
+def _check_asked(option: str, asked: int | None, found: int, where: str) -> None:
+    if asked not in (None, found):
+        raise UsageError(
+            f"{option} is {asked}, the file's is {found}", where=where, expected=f"{option} {found}, or none"
+        )
+
+
+def _heads(
+    weights: Mapping[str, Array], metadata: Mapping[str, str], where: str, told: int | None, asked: Asked
+) -> tuple[int, tuple[str, ...]]:
+    """How many heads: what the tensors tell, else the asker, else the metadata, else what d_k gives, else 1."""
+    stored = metadata.get("num_heads", "")
+    if told is not None:
+        _check_asked("--num-heads", asked.heads, told, where)
+        return told, ()
+    if asked.heads is not None:
+        if asked.heads < 1:
+            raise UsageError(f"--num-heads is {asked.heads}", expected="a whole number, at least 1")
+        if stored in ("", str(asked.heads)):
+            return asked.heads, ()
+        return asked.heads, (
+            f"the file's metadata give {stored[:40]!r} heads; read as {asked.heads}, as --num-heads says",
+        )
+    rows = weights["q.weight"].shape[0]
+    if stored:
+        if not stored.isdecimal() or len(stored) > 9 or int(stored) < 1 or rows % int(stored):
+            raise InputError(
+                f"the file's metadata give {stored[:40]!r} heads", where=where, expected=f"a divisor of {rows} rows"
+            )
+        return int(stored), ()
+    if asked.d_k is not None and asked.d_k > 0 and rows % asked.d_k == 0:
+        return rows // asked.d_k, ()
+    if "o.weight" not in weights:
+        return 1, ()
+    return 1, ("the file does not say how many heads it has; read as 1 (--num-heads N)",)
+
+
+def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int) -> None:
+    """Biases, output projection, learned key and norm against the widths they meet. mixed: heads · d_v."""
+    output = weights.get("o.weight")
+    if output is not None and output.shape[1] != mixed:
+        raise label.wrong("o.weight", output, f"{mixed} inputs, heads × d_v")
+    widths = {f"{role}.bias": weights[f"{role}.weight"].shape[0] for role in "qkvo" if f"{role}.weight" in weights}
+    leaving = mixed if output is None else output.shape[0]
+    for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
+        if role in weights and weights[role].shape != (width,):
+            raise label.wrong(role, weights[role], f"[{width}]")
+    if "o.bias" in weights and output is None:
+        raise label.wrong("o.bias", weights["o.bias"], "an output projection beside its bias")
+    if "norm.bias" in weights and "norm.weight" not in weights:
+        raise label.wrong("norm.bias", weights["norm.bias"], "norm.weight beside it")
+
+
+def _check_learned(weights: Mapping[str, Array], label: _Labels, where: str, sizes: Mapping[str, int]) -> None:
+    """The learned key and value that torch's module appends (add_bias_kv)."""
+    present = [name for name in sizes if name in weights]
+    if len(present) == 1:
+        raise InputError(
+            f"the file has {label.of(present[0])} alone", where=where, expected="both bias_k and bias_v, or neither"
+        )
+    for name in present:
+        if weights[name].size != sizes[name]:
+            raise label.wrong(name, weights[name], f"{sizes[name]} numbers")

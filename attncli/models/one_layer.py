@@ -1,0 +1,281 @@
+"""The one-layer model: one block of seeded weights, the same path as every checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from typing import Any, Literal
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UsageError
+from attncli.inputs.token import Token, Tokenizer
+from attncli.mechanism.block import Weights
+from attncli.mechanism.mask import Everywhere, Mask
+from attncli.mechanism.position import sinusoidal
+from attncli.mechanism.random_streams import uniform
+from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
+from attncli.models.model import Identity, Model
+from attncli.models.vocabulary import Vocabulary
+
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+
+BIAS_DEVIATION = 0.1
+"""Standard deviation of seeded biases: small beside the projections' unit deviation."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options say about the one-layer model.
+
+    d_k, d_v: per head; None for d_model / heads. output_projection: None for "where there
+    are several heads". position: "none", "sinusoidal", "learned", "alibi", "rope" or "rope:THETA".
+    scale: "sqrt-dk", "sqrt-dmodel", "none" or a number.
+    """
+
+    d_model: int = 64
+    heads: int = 1
+    kv_heads: int | None = None
+    d_k: int | None = None
+    d_v: int | None = None
+    bias: bool = False
+    residual: bool = False
+    layer_norm: bool = False
+    output_projection: bool | None = None
+    position: str = "none"
+    scale: str = "sqrt-dk"
+    softcap: float | None = None
+    mask: Mask = field(default_factory=Everywhere)
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.heads if self.d_k is None else self.d_k
+
+    @property
+    def v_dim(self) -> int:
+        return self.d_model // self.heads if self.d_v is None else self.d_v
+
+    @property
+    def projects(self) -> bool:
+        return self.heads > 1 if self.output_projection is None else self.output_projection
+
+
+def spec_of(settings: Settings) -> Spec:
+    """The Spec of the one-layer model. Raises UsageError for sizes that do not fit together."""
+    for name, value in (
+        ("d_model", settings.d_model),
+        ("num_heads", settings.heads),
+        ("d_k", settings.d_k),
+        ("d_v", settings.d_v),
+    ):
+        if value is not None and value < 1:
+            raise UsageError(f"{name} is {value}", expected="a whole number, at least 1")
+    if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
+        raise UsageError(
+            f"d_model {settings.d_model} is not divisible by {settings.heads} heads",
+            expected=f"d_model divisible by the heads ({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
+            hint=_divisible(settings.d_model, settings.heads),
+        )
+    if settings.residual and not settings.projects and settings.heads * settings.v_dim != settings.d_model:
+        raise UsageError(
+            f"a residual adds X (width {settings.d_model}) to an output of width {settings.heads * settings.v_dim}",
+            expected="equal widths",
+            hint="--output-projection",
+        )
+    attention = Attention(
+        heads=settings.heads,
+        kv_heads=settings.kv_heads or settings.heads,
+        head_dim=settings.head_dim,
+        v_dim=settings.v_dim,
+        scale=scale_number(settings.scale, settings.head_dim, settings.d_model),
+        mask=settings.mask,
+        position=_position(settings.position, settings.head_dim),
+        softcap=settings.softcap,
+    )
+    norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)} if settings.layer_norm else {}
+    added: Literal["learned", "sinusoidal"] | None = None
+    if settings.position in ("learned", "sinusoidal"):
+        added = "learned" if settings.position == "learned" else "sinusoidal"
+    return Spec(
+        family="one-layer",
+        d_model=settings.d_model,
+        vocabulary=0,
+        blocks=(Block(attention, norms=norms, residual=settings.residual),),
+        embedding=Embedding(positions=added),
+    )
+
+
+def _divisible(d_model: int, heads: int) -> str:
+    near = [n for n in range(1, d_model + 1) if d_model % n == 0]
+    return f"--num-heads {min(near, key=lambda n: (abs(n - heads), n))}"
+
+
+def scale_number(scale: str, d_k: int, d_model: int) -> float:
+    """The number that multiplies q·k for a `--scale` value. Raises UsageError."""
+    match scale:
+        case "sqrt-dk":
+            return 1 / math.sqrt(d_k)
+        case "sqrt-dmodel":
+            return 1 / math.sqrt(d_model)
+        case "none":
+            return 1.0
+    try:
+        number = float(scale)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"scale is {scale!r}", expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k")
+    return number
+
+
+def _position(name: str, d_k: int) -> Position:
+    kind, _, theta = name.partition(":")
+    match kind:
+        case "rope":
+            if d_k % 2:
+                raise UsageError(
+                    f"rotary position turns pairs of entries, and d_k is {d_k}",
+                    expected="an even d_k",
+                    hint=f"--d-k {d_k + 1}",
+                )
+            try:
+                base = float(theta) if theta else 10000.0
+            except ValueError:
+                base = math.nan
+            if not (math.isfinite(base) and base > 0):
+                raise UsageError(
+                    f"rope's base is {theta!r}", expected="a positive number", hint="--position rope:10000"
+                )
+            return Rope(d_k, base)
+        case "alibi" if not theta:
+            return Alibi(symmetric=True)
+        case "none" | "sinusoidal" | "learned" if not theta:
+            return None
+        case _:
+            raise UsageError(
+                f"unknown position encoding {name!r}", expected="none, sinusoidal, rope, rope:THETA, alibi or learned"
+            )
+
+
+def drawing_bytes(settings: Settings) -> int:
+    """About how much memory it takes to draw the weights: as integers first, then as float64."""
+    entries = settings.d_model * settings.heads * (2 * settings.head_dim + settings.v_dim * (1 + settings.projects))
+    return entries * 12
+
+
+def seeded_weights(settings: Settings, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Seeded weights by canonical name, float32, as `nn.Linear` stores them ([out, in]).
+
+    Uniform with variance 1/fan-in, so that queries, keys and scaled scores have variance
+    near 1 whatever the sizes are; layer normalization starts at weight 1 and bias 0.
+    """
+    heads, d_model = settings.heads, settings.d_model
+    kv_heads = settings.kv_heads or heads
+    sizes = {
+        "q": (heads * settings.head_dim, d_model),
+        "k": (kv_heads * settings.head_dim, d_model),
+        "v": (kv_heads * settings.v_dim, d_model),
+    }
+    if settings.projects:
+        sizes["o"] = (d_model, heads * settings.v_dim)
+    weights = {}
+    for name, (out, fan_in) in sizes.items():
+        weights[f"{name}.weight"] = uniform(seed, f"{name}.weight", (out, fan_in), fan_in**-0.5)
+        if settings.bias:
+            weights[f"{name}.bias"] = uniform(seed, f"{name}.bias", (out,), BIAS_DEVIATION)
+    if settings.layer_norm:
+        width = d_model if settings.projects else heads * settings.v_dim
+        weights |= {"norm.weight": np.ones(width, np.float32), "norm.bias": np.zeros(width, np.float32)}
+    return weights
+
+
+def digest(weights: Tensors) -> str:
+    """sha256 over names, shapes and float32 values of the weights, in the order of the names."""
+    found = sha256()
+    for name in sorted(weights):
+        array = np.ascontiguousarray(weights[name], "<f4")
+        found.update(f"{name} {list(array.shape)}\n".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+@cache
+def _vector(seed: int, name: str, width: int) -> np.ndarray[Any, Any]:
+    return uniform(seed, name, (width,))
+
+
+@dataclass(frozen=True, eq=False)
+class OneLayerStore:
+    """`Store` of the one-layer model: canonical weights, and embeddings by seed and token text.
+
+    embedding: given vectors [token, d_model] for exactly this text (`--embeddings`), or None.
+    vocabulary: vectors by token text or id, from a weight file, or None; a token without one is an error.
+    """
+
+    spec: Spec
+    weights: Tensors
+    seed: int
+    embedding: np.ndarray[Any, Any] | None = None
+    vocabulary: Vocabulary | None = None
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        width = self.spec.d_model
+        if self.embedding is not None:
+            if self.embedding.shape != (len(tokens), width):
+                raise InputError(
+                    f"the embeddings have shape {list(self.embedding.shape)}, the text has {len(tokens)} tokens and d_model is {width}",
+                    where="--embeddings",
+                    expected=f"[{len(tokens)}, {width}], one row per token",
+                )
+            x = self.embedding.astype(np.float64)
+        else:
+            x = np.stack([self._row(token) for token in tokens]).astype(np.float64)
+        match self.spec.embedding.positions:
+            case "sinusoidal":
+                x = x + sinusoidal(np.arange(len(tokens)), width)
+            case "learned":
+                x = x + np.stack([_vector(self.seed, f"position\0{p}", width) for p in range(len(tokens))])
+            case None:
+                pass
+        return backend.array(x)
+
+    def _row(self, token: Token) -> np.ndarray[Any, Any]:
+        if self.vocabulary is None:
+            return _vector(self.seed, f"embedding\0{token.text}", self.spec.d_model)
+        return self.vocabulary.vector(token)
+
+    def expect(self, layers: range) -> None:
+        """Nothing to prepare: the weights are in memory."""
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        def weights(role: str) -> Array | None:
+            stored = role.replace("attn.sum.", "norm.").removeprefix("attn.")
+            return backend.array(self.weights[stored]) if stored in self.weights else None
+
+        return weights
+
+    def outer(self, backend: Backend) -> Weights:
+        return lambda role: None
+
+    def bytes_read(self) -> int:
+        return sum(array.nbytes for array in self.weights.values())
+
+
+def seeded_model(
+    settings: Settings,
+    seed: int,
+    source: str,
+    tokenizer: Tokenizer,
+    backend: Backend,
+    *,
+    embedding: np.ndarray[Any, Any] | None = None,
+) -> Model:
+    """The one-layer model with seeded weights. source: "seeded", or "random" for a seed that was drawn; embedding: see
+    `OneLayerStore`."""
+    spec, weights = spec_of(settings), seeded_weights(settings, seed)
+    identity = Identity(source, seed=seed, digest=digest(weights))
+    return Model(spec, OneLayerStore(spec, weights, seed, embedding), tokenizer, backend, identity)

@@ -1,0 +1,31 @@
+"""transformers, the library, in a version that what is built on it was tested with."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from attncli.errors import UnsupportedError
+
+LEAST = (5, 23)
+"""The oldest version; pyproject.toml asks for the same."""
+
+
+def transformers() -> Any:
+    """The imported module, quiet. Raises UnsupportedError where it is missing or too old."""
+    try:
+        found = version("transformers")
+    except PackageNotFoundError as error:
+        raise UnsupportedError("transformers is not installed", hint="pip install 'attn[transformers]'") from error
+    if tuple(int(part) for part in found.split(".")[:2] if part.isdigit()) < LEAST:
+        least = ".".join(map(str, LEAST))
+        raise UnsupportedError(
+            f"transformers {found} is installed",
+            expected=f"{least} or newer",
+            hint="pip install --upgrade 'attn[transformers]'",
+        )
+    library = import_module("transformers")
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    return library

@@ -1,0 +1,192 @@
+"""The reference: what transformers computes of the same checkpoint and tokens, eagerly.
+
+Imports transformers and torch, when called and only then. In float64 it is float64 throughout, but
+for the angles of rotary embeddings: transformers computes norms, softmax and positions in float32
+whatever the model's type. Here those casts keep float64; rotary frequencies are computed in
+float64 and rounded to float32 once, angles are their float32 products with the positions, and
+cos and sin are taken in float64. That is what `attncli.mechanism.position.rotation` does, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.errors import AttnError, InputError, first_sentence
+from attncli.inputs.file_opening import read_regular
+from attncli.inputs.positioned_file import LARGEST_FILE
+from attncli.inputs.shards import find_tensors
+from attncli.models import transformers_library as library
+
+Floats = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the final norm,
+    [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it."""
+
+    hidden: tuple[Floats, ...]
+    weights: tuple[Floats, ...]
+    cross: tuple[Floats, ...] = ()
+
+
+def reference(
+    folder: Path, ids: Sequence[int], *, target: Sequence[int] | None = None, dtype: str = "float64"
+) -> tuple[Side, ...]:
+    """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
+
+    dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
+    transformers, InputError where transformers cannot load the folder.
+    """
+    transformers, torch = library.transformers(), import_module("torch")
+    wide = dtype == "float64"
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        # of an encoder-decoder's family, what a file with the encoder alone needs; for others the same class
+        encoder = target is None and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
+        model = kinds[type(config)].from_pretrained(
+            None,
+            config=config,
+            state_dict=_stored(folder),
+            attn_implementation="eager",
+            experts_implementation="eager",
+            dtype=getattr(torch, dtype),
+        )
+    except (AttnError, MemoryError):
+        raise
+    except Exception as error:  # safetensors and torch raise errors of their own
+        raise InputError(
+            f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
+        ) from error
+    _alibi_once(torch, model.eval())
+    given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    if target is not None:
+        given["decoder_input_ids"] = torch.tensor([list(target)])
+    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
+        out = model(**given, output_attentions=True, output_hidden_states=True, use_cache=False)
+    if target is not None:
+        first = Side(_arrays(out.encoder_hidden_states), _arrays(out.encoder_attentions))
+        return first, Side(
+            _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
+        )
+    return (Side(_arrays(out.hidden_states), _arrays(out.attentions)),)
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the
+    process."""
+    reader: Any = import_module("safetensors.torch")
+    found: dict[str, Any] = {}
+    for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):
+        found |= reader.load(read_regular(path, what="a .safetensors file", limit=LARGEST_FILE))
+    return found
+
+
+def _arrays(tensors: Sequence[Any]) -> tuple[Floats, ...]:
+    return tuple(np.asarray(tensor[0].double().numpy()) for tensor in tensors)
+
+
+def _alibi_once(torch: Any, model: Any) -> None:
+    """Falcon's eager attention adds ALiBi to scores whose mask holds it already, its other attentions do not: count it
+    once."""
+
+    def leave_out(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        mask, alibi = kwargs.get("attention_mask"), kwargs.get("alibi")
+        if (
+            alibi is not None
+            and mask is not None
+            and bool(((mask != 0) & (mask > torch.finfo(mask.dtype).min / 2)).any())
+        ):
+            kwargs = {**kwargs, "alibi": torch.zeros_like(alibi)}
+        return args, kwargs
+
+    for module in model.modules():
+        if hasattr(module, "inv_norm_factor"):
+            module.register_forward_pre_hook(leave_out, with_kwargs=True)
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
+    single, double = torch.float32, torch.float64
+    functions = {torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
+
+    class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is set."""
+
+        def __init__(self, *, everything: bool) -> None:
+            super().__init__()
+            self.everything = everything
+
+        def __torch_function__(
+            self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            tensors = [item for item in args if torch.is_tensor(item)]
+            if self.everything or any(tensor.dtype == double for tensor in tensors):
+                args = tuple(double if item is single else item for item in args)
+                kwargs = {name: double if value is single else value for name, value in kwargs.items()}
+                function = torch.Tensor.double if function is torch.Tensor.float else function
+            if function in functions:
+                args = (args[0].double(), *args[1:])
+            return function(*args, **kwargs)
+
+    def exact(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def rounded(*args: Any, **kwargs: Any) -> Any:
+            usual = torch.get_default_dtype()
+            torch.set_default_dtype(double)
+            try:
+                with Widening(everything=True):
+                    found = compute(*args, **kwargs)
+            finally:
+                torch.set_default_dtype(usual)
+            # through NumPy, since a cast to float32 within the context stays float64
+            return (
+                (torch.from_numpy(found[0].numpy().astype(np.float32)), *found[1:])
+                if isinstance(found, tuple)
+                else found
+            )
+
+        return rounded
+
+    rotary: Any = import_module("transformers.modeling_rope_utils")
+    bloom: Any = import_module("transformers.models.bloom.modeling_bloom")
+    formulas, slopes = dict(rotary.ROPE_INIT_FUNCTIONS), bloom.build_alibi_tensor
+    try:
+        rotary.ROPE_INIT_FUNCTIONS.update({name: exact(compute) for name, compute in formulas.items()})
+        bloom.build_alibi_tensor = exact(slopes)
+        for module in model.modules():
+            _exact_frequencies(torch, module, Widening)
+        with Widening(everything=False):
+            yield
+    finally:
+        rotary.ROPE_INIT_FUNCTIONS.update(formulas)
+        bloom.build_alibi_tensor = slopes
+
+
+def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
+    """Replace a module's rotary frequencies, or GPT-J's table of sines, by ones computed in float64 and rounded
+    once."""
+    buffers = dict(module.named_buffers(recurse=False))
+    if any(name.endswith("inv_freq") for name in buffers):
+        with widening(everything=True):
+            fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
+        for name in buffers:
+            setattr(module, name, fresh[name].float())
+    if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
+        count, dims = buffers["embed_positions"].shape
+        frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()
+        angles = (torch.arange(count).float()[:, None] * frequencies).double()
+        module.embed_positions = torch.cat((torch.sin(angles), torch.cos(angles)), dim=1)

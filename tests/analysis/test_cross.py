@@ -1,0 +1,127 @@
+"""Cross-attention: different lengths, values of a third text, masks, against loops."""
+
+from pathlib import Path
+
+import numpy as np
+import oracles
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.cross import Texts, cross_document
+from attncli.arrays.backend import choose
+from attncli.errors import InputError
+from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
+from attncli.models.model import Model
+from attncli.models.one_layer import OneLayerStore, Settings, seeded_model
+
+QUERY, KEY = "the black cat", "le chat noir dort bien"
+
+
+def made(mask: Mask | None = None, *, heads: int = 2, position: str = "none", backend: str = "numpy") -> Model:
+    settings = Settings(d_model=14, heads=heads, d_k=6, d_v=5, position=position)
+    settings = settings if mask is None else Settings(**{**vars(settings), "mask": mask})
+    return seeded_model(settings, 5, "seeded", tokenizer("word"), choose(backend, device=None, dtype="float64"))
+
+
+def texts(model: Model, value: str | None = None) -> Texts:
+    return Texts(
+        QUERY, KEY, model.encode(QUERY), model.encode(KEY), value, None if value is None else model.encode(value)
+    )
+
+
+def expected(model: Model, value: str = KEY, sees: object = None) -> tuple[list[list[list[float]]], np.ndarray]:
+    """Weights and output by loops."""
+    store = model.store
+    assert isinstance(store, OneLayerStore)
+    x, y, z = (np.asarray(store.embed(model.backend, model.encode(text)), np.float64) for text in (QUERY, KEY, value))
+    heads = [np.float64(store.weights[f"{name}.weight"]) for name in "qkv"]
+    q, k, v = (
+        np.stack(np.split(source @ weight.T, 2, axis=1)).tolist()
+        for source, weight in zip((x, y, z), heads, strict=True)
+    )
+    found = oracles.attention(q, k, v, sees=sees)  # type: ignore[arg-type]
+    joined = np.concatenate([np.asarray(head) for head in found["mixed"]], axis=1)
+    return found["weights"], joined @ np.float64(store.weights["o.weight"]).T
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_weights_and_output_agree_with_loops(backend: str) -> None:
+    model = made(backend=backend)
+    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    weights, output = expected(model)
+    (layer,) = document["layers"]
+    assert np.allclose([head["weights"] for head in layer["heads"]], weights)
+    assert np.allclose(layer["output"], output)
+    assert np.shape(layer["heads"][0]["weights"]) == (3, 5)
+
+
+def test_values_may_come_from_a_third_text() -> None:
+    model = made()
+    document = cross_document(model, texts(model, "un deux trois quatre cinq"), layers=None, heads=None, top=5)
+    weights, output = expected(model, "un deux trois quatre cinq")
+    assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], weights)
+    assert np.allclose(document["layers"][0]["output"], output)
+    with pytest.raises(InputError, match="2 tokens"):
+        cross_document(model, texts(model, "un deux"), layers=None, heads=None, top=5)
+
+
+def test_causal_and_padding_apply_to_positions() -> None:
+    model = made(AllOf((Causal(), Padding(1))))
+    document = cross_document(model, texts(model), layers=None, heads=[1], top=5)
+    weights, _ = expected(model, sees=oracles.intersection(oracles.causal, oracles.padding(1, 5)))
+    (head,) = document["layers"][0]["heads"]
+    assert head["head"] == 1
+    assert np.allclose(head["weights"], weights[1])
+
+
+def test_a_text_crossed_with_itself_is_self_attention() -> None:
+    for position in ("none", "rope", "alibi", "sinusoidal", "learned"):
+        model = made(position=position)
+        tokens = model.encode(QUERY)
+        document = cross_document(model, Texts(QUERY, QUERY, tokens, tokens), layers=None, heads=None, top=5)
+        trace = next(iter(model.trace(tokens)))
+        assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]), (
+            position
+        )
+        assert np.allclose(document["layers"][0]["output"], trace.stages["out"])
+
+
+def test_rotary_keys_have_positions_of_their_own() -> None:
+    model = made(position="rope")
+    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    assert np.shape(document["layers"][0]["heads"][0]["weights"]) == (3, 5)
+
+
+def test_the_alignment_names_the_best_key_of_the_mean() -> None:
+    model = made()
+    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    mean = np.mean([head["weights"] for head in document["layers"][0]["heads"]], axis=0)
+    for one in document["alignment"]:
+        assert one["key"] == max(range(5), key=lambda key: mean[one["query"]][key])
+        assert one["weight"] == pytest.approx(mean[one["query"]].max())
+
+
+def test_a_query_that_sees_nothing_is_aligned_with_nothing() -> None:
+    model = made(Padding(5))
+    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    assert [one["key"] for one in document["alignment"]] == [None] * 3
+    assert len(document["empty_rows"]) == 6
+    assert document["links"] == []
+
+
+def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    model = attncli.load(make(CASES["bart"], tmp_path), backend="numpy")
+    keys, queries = (model.tokenizer.ids_to_tokens(ids) for ids in ((7, 3, 50, 11, 28, 5), (2, 9, 40)))
+
+    def told(longest: int) -> str | None:
+        monkeypatch.setattr(
+            "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
+        )
+        document = cross_document(model, Texts("", "", queries, keys), layers=None, heads=None, top=3)
+        found: str | None = document["attention"].get("compute_dtype")
+        return found
+
+    assert [told(longest) for longest in (2, 3, 6)] == [None, "float64", "float64"]

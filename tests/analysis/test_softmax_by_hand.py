@@ -1,0 +1,85 @@
+"""Softmax worked out: against loops, the package's own softmax, and the figures of the texts."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attncli.analysis.scaling import peakedness
+from attncli.analysis.softmax_by_hand import parse_scores, softmax_document, softmax_of, softmax_steps
+from attncli.errors import InputError, UsageError
+
+FINITE = st.floats(-1e3, 1e3, allow_nan=False)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(FINITE, min_size=1, max_size=7), st.data())
+def test_every_step_agrees_with_loops(scores: list[float], data: st.DataObject) -> None:
+    seen = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
+    worked = softmax_steps([score if shown else None for score, shown in zip(scores, seen, strict=True)])
+    assert worked.weights == pytest.approx(oracles.softmax(scores, seen), abs=1e-14)
+    if any(seen):
+        assert math.fsum(worked.weights) == pytest.approx(1)
+        assert worked.total == pytest.approx(math.fsum(worked.exponentials))
+        assert max(value for value in worked.shifted if value is not None) == 0
+    else:
+        assert (worked.highest, worked.total, set(worked.weights)) == (None, 0.0, {0.0})
+
+
+def test_a_sink_takes_its_share() -> None:
+    worked = softmax_steps([1.0, 2.0, None], sink=3.0)
+    assert worked.weights == pytest.approx(oracles.softmax([1.0, 2.0, 0.0], [True, True, False], 3.0))
+    assert sum(worked.weights) == pytest.approx(1 - worked.sink / worked.total)  # type: ignore[operator]
+
+
+def test_the_packages_own_softmax_gives_the_same() -> None:
+    assert softmax_of([2.0, 1.0, 0.1]) == pytest.approx(oracles.softmax([2.0, 1.0, 0.1], [True] * 3), abs=1e-15)
+    assert softmax_document([2.0, 1.0, 0.1], 1.0)["agreement"] < 1e-15
+
+
+def test_the_gradient_is_that_of_the_matrix() -> None:
+    scores = [0.3, -1.2, 2.0, 0.0, 0.7]
+    worked = softmax_steps(scores)
+    weights = np.asarray(worked.weights)
+    matrix = np.diag(weights) - np.outer(weights, weights)
+    step = 1e-6
+    measured = np.array(
+        [
+            [
+                (oracles.softmax([s + step * (at == j) for at, s in enumerate(scores)], [True] * 5)[i] - weights[i])
+                / step
+                for j in range(5)
+            ]
+            for i in range(5)
+        ]
+    )
+    assert np.allclose(matrix, measured, atol=1e-5)
+    assert worked.gradient == pytest.approx(np.linalg.norm(matrix))
+    assert peakedness(weights[None])[0] == pytest.approx([weights.max(), worked.entropy, worked.gradient])
+
+
+def test_temperature_divides_the_scores() -> None:
+    found = softmax_document([2.0, 1.0, 0.1], 0.5)
+    assert found["scores"] == [4.0, 2.0, 0.2]
+    assert found["weights"] == pytest.approx(oracles.softmax([4.0, 2.0, 0.2], [True] * 3))
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(UsageError):
+            softmax_document([1.0], wrong)
+
+
+def test_what_overflows_is_null_and_the_weights_are_right() -> None:
+    found = softmax_document([800.0, 799.0], 1.0)
+    assert (found["exponentials"][0], found["sum"]) == (None, None)
+    assert found["weights"] == pytest.approx(oracles.softmax([1.0, 0.0], [True, True]))
+    with pytest.raises(InputError):
+        softmax_document([1e308], 1e-10)
+
+
+def test_numbers_are_read_apart_or_joined() -> None:
+    assert parse_scores(["2.0,1", "-.5"]) == [2.0, 1.0, -0.5]
+    for wrong in (["x"], ["nan"], ["inf"], ["--temperature"], [" "], []):
+        with pytest.raises(InputError):
+            parse_scores(wrong)

@@ -1,0 +1,127 @@
+"""Naming a token."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attncli.errors import InputError
+from attncli.inputs.builtin import WordTokenizer
+from attncli.inputs.token import Token
+from attncli.inputs.token_name import Found, find_token
+
+
+def tokens(*texts):
+    return [Token(index, text, None, None, None) for index, text in enumerate(texts)]
+
+
+SENTENCE = WordTokenizer().encode("The animal crossed the street as the cat")
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("animal", Found(1, 1)),
+        ("the", Found(3, 2)),
+        ("The", Found(0, 1)),
+        ("THE", Found(0, 3)),
+        ("the:2", Found(6, 1)),
+        ("THE:3", Found(6, 1)),
+        ("#0", Found(0, 1)),
+        ("#7", Found(7, 1)),
+        ("#-1", Found(7, 1)),
+        ("#-8", Found(0, 1)),
+    ],
+)
+def test_references(reference, expected):
+    assert find_token(SENTENCE, reference) == expected
+
+
+def test_marks_of_pieces_are_looked_past_last():
+    assert find_token(tokens("▁it", "##it", "Ġit", " it"), "it") == Found(0, 4)
+    assert find_token(tokens("▁it", "it"), "it") == Found(1, 1)
+    assert find_token(tokens("##it", "IT"), "it") == Found(1, 1)
+    assert find_token(tokens("##ing", "x"), "ing:1") == Found(0, 1)
+
+
+def test_tokens_that_look_like_references_can_be_named():
+    assert find_token(tokens("a", "#7", "a:2", "a"), "#7") == Found(1, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2") == Found(2, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "a:2:1") == Found(2, 1)
+    assert find_token(tokens("a", "#7", "a:2", "a"), "#3") == Found(3, 1)
+    assert find_token(tokens(":", ":"), "::2") == Found(1, 1)
+    assert find_token(tokens("x", " "), " ") == Found(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("reference", "what", "expected"),
+    [
+        ("#8", "no token #8", "#0 to #7"),
+        ("#-9", "no token #-9", "8 tokens"),
+        ("the:3", "number 3", "the:1 to the:2"),
+        ("the:0", "number 0", "2 times"),
+        ("cat:2", "number 2", "cat:1: it occurs once"),
+        ("anmal", "no token 'anmal'", "one of: The animal"),
+        ("", "no token ''", "one of"),
+        ("#", "no token '#'", "one of"),
+        ("#99999999999999999999", "no token", "one of"),
+    ],
+)
+def test_what_is_not_there(reference, what, expected):
+    with pytest.raises(InputError) as caught:
+        find_token(SENTENCE, reference)
+    assert what in caught.value.what
+    assert expected in caught.value.expected
+
+
+def test_did_you_mean():
+    for wrong in ("anmal", "ANIMALS", "anmal:2"):
+        with pytest.raises(InputError) as caught:
+            find_token(SENTENCE, wrong)
+        assert caught.value.hint == "did you mean 'animal'?"
+
+
+def test_many_tokens_are_not_all_listed():
+    with pytest.raises(InputError) as caught:
+        find_token(tokens(*(f"w{i}" for i in range(101))), "zebra")
+    assert "101 in all" in caught.value.expected
+    assert "w77" not in caught.value.expected
+
+
+def test_a_text_without_tokens():
+    with pytest.raises(InputError, match="no token 'a'"):
+        find_token([], "a")
+    with pytest.raises(InputError):
+        find_token([], "#0")
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=7), st.data())
+def test_every_token_can_be_named_by_its_text(texts, data):
+    place = data.draw(st.integers(0, len(texts) - 1))
+    count = texts[: place + 1].count(texts[place])
+    assert find_token(tokens(*texts), texts[place]).index == texts.index(texts[place])
+    reference = f"{texts[place]}:{count}"
+    if reference not in texts and reference.casefold() not in [text.casefold() for text in texts]:
+        assert find_token(tokens(*texts), reference).index == place
+
+
+PIECES = [
+    Token(0, "[CLS]", None, None, None, special=True), Token(1, "didn", 1, 0, 4), Token(2, "'", 2, 4, 5), Token(3, "t", 3, 5, 6),
+    Token(4, "##s", 4, 6, 7), Token(5, " ", 5, 7, 8), Token(6, "▁it", 6, 8, 11), Token(7, "was", 7, 12, 15),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["didn't", "DIDN'T", "didn't:2", "'ts"])
+def test_a_word_of_several_pieces_is_told_apart_from_a_missing_one(word):
+    with pytest.raises(InputError) as caught:
+        find_token(PIECES, word)
+    assert caught.value.expected.startswith("one token; this is ")
+    assert "#2 ', #3 t" in caught.value.expected
+    assert "--words" in caught.value.hint
+
+
+@pytest.mark.parametrize("word", ["itwas", "[CLS]didn", "tsit", "didnt", "x"])
+def test_tokens_apart_are_no_word(word):
+    with pytest.raises(InputError) as caught:
+        find_token(PIECES, word)
+    assert caught.value.expected == "one of: [CLS] didn ' t ##s ' ' it was; or #0 to #7"
