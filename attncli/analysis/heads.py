@@ -23,7 +23,7 @@ from attncli.analysis.row_consumers import Watch
 from attncli.analysis.row_facts import About
 from attncli.analysis.value_norms import shares, value_sizes
 from attncli.analysis.visible_keys import Bools, Floats
-from attncli.analysis.words import Words, merged_words
+from attncli.analysis.words import Words, identities, merged_words
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -69,6 +69,7 @@ class _Layer:
         self,
         model: Model,
         tokens: Sequence[Token],
+        pairs: Pairs,
         wanted: Compared,
         layer: int,
         heads: Sequence[int],
@@ -77,7 +78,7 @@ class _Layer:
     ) -> None:
         self.layer, self.heads = layer, heads
         about = About(
-            Pairs([token.text for token in tokens]),
+            pairs,
             np.array([token.special for token in tokens]),
             np.array([is_punctuation(token) for token in tokens]),
         )
@@ -139,6 +140,7 @@ def heads_document(
         known(name)
     words = merged_words(tokens, text) if wanted.words else None
     shown: Sequence[Token] = tokens if words is None else words.words
+    pairs = Pairs(identities(tokens, words))
     document = header("attn.heads/1", model, text, tokens, words)
     layers = range(len(model.spec.blocks)) if wanted.layers is None else sorted(set(wanted.layers))
     across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
@@ -147,7 +149,7 @@ def heads_document(
 
     def layer_of(layer: int) -> _Layer:
         if layer not in kept:
-            kept[layer] = _Layer(model, shown, wanted, layer, _chosen(model, wanted, layer), side=side)
+            kept[layer] = _Layer(model, shown, pairs, wanted, layer, _chosen(model, wanted, layer), side=side)
         return kept[layer]
 
     def see(layer: int, kind: str, block: RowBlock) -> None:
@@ -180,7 +182,7 @@ def heads_document(
                 )  # a learned extra key keeps its column
             average = weights.mean(0)
             spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
-            moved = _moved(model, trace, shown, wanted, heads, words) if wanted.moved else None
+            moved = _moved(model, trace, shown, pairs, wanted, heads, words) if wanted.moved else None
         warnings += overflow(model.backend, trace)
         parts = now.parts(wanted, repeats)
         if rows is None and wanted.maps:
@@ -244,6 +246,7 @@ def _moved(
     model: Model,
     trace: LayerTrace,
     tokens: Sequence[Token],
+    pairs: Pairs,
     wanted: Compared,
     heads: Sequence[int],
     words: Words | None,
@@ -261,7 +264,7 @@ def _moved(
         renormalise=wanted.renormalise,
         maps=False,
     )
-    layer = _Layer(model, tokens, bare, trace.layer, heads, side=None)
+    layer = _Layer(model, tokens, pairs, bare, trace.layer, heads, side=None)
     layer.watch.whole(moved, visible)
     return [{name: part[name] for name in ("metrics", "top_link")} for part in layer.parts(bare, None)]
 

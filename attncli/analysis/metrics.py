@@ -145,6 +145,7 @@ def _punctuation(rows: Rows) -> Floats:
 
 ALL_ROWS, VOITA = "rows that see a key", "Voita et al. 2019, Analyzing multi-head self-attention"
 LENS = "TransformerLens, head detector (mul)"
+SAME = "the same token is the same id, without ids the same text"
 WITHOUT = "Σ over all rows, key 0 and the query itself left out"
 
 entropy = Metric(
@@ -213,12 +214,12 @@ previous_pattern = Metric(
 )  # fmt: skip
 duplicate_pattern = Metric(
     "duplicate_pattern", "Σ A⊙P / Σ A, P: same token earlier", 0, 1, "",
-    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: rows.same(0)), needs="tokens",
+    "a duplicate-token head", WITHOUT, LENS, _beyond(lambda rows: rows.same(0)), SAME, needs="tokens",
 )  # fmt: skip
 induction_pattern = Metric(
     "induction_pattern", "Σ A⊙P / Σ A, P: after the same token earlier", 0, 1, "",
     "an induction head", WITHOUT, LENS, _beyond(lambda rows: rows.same(1)),
-    "Olsson et al. 2022 measure it on random repeats", needs="tokens",
+    f"{SAME}; Olsson et al. 2022 measure it on random repeats", needs="tokens",
 )  # fmt: skip
 missing = Metric(
     "missing", "mean 1 − Σ_j A", 0, 1, "", "weight that a learned sink or an exclusion took", ALL_ROWS,

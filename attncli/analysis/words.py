@@ -7,7 +7,7 @@ attention *from* it the mean over its pieces, so that rows still sum to 1.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,17 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
             )
         )
     return Words(tuple(found), np.array(starts, np.int64), len(tokens))
+
+
+def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:
+    """What makes each token, or each word merged from tokens, the same as another: its ids, its text where it has none.
+
+    Two spellings that a vocabulary takes for one token are the same, as are two words that it does not know.
+    """
+    alone: list[Hashable] = [token.text if token.id is None else token.id for token in tokens]
+    if words is None:
+        return alone
+    return [tuple(alone[first : first + size]) for first, size in zip(words.starts, words.sizes, strict=True)]
 
 
 def _joined(before: Token, token: Token, text: str, spans: Sequence[tuple[int, int]], starts: Ints) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attncli.analysis.words import merged_words
+from attncli.analysis.words import identities, merged_words
 from attncli.inputs.token import Token
 
 
@@ -82,3 +82,19 @@ def test_merging_is_the_loop() -> None:
         for b, columns in enumerate(groups):
             expected = sum(weights[i][j] for i in rows for j in columns) / len(rows)
             assert merged[a, b] == pytest.approx(expected)
+
+
+def test_what_makes_tokens_the_same() -> None:
+    found = tokens("The the", [("The", 0, 3), ("the", 4, 7)])
+    found = [Token(token.index, token.text, 5, token.start, token.end) for token in found]
+    assert identities(found) == [5, 5]
+    bare = [Token(token.index, token.text, None, token.start, token.end) for token in found]
+    assert identities(bare) == ["The", "the"]
+
+
+def test_what_makes_words_the_same() -> None:
+    text = "ab AB ac"
+    spans = [("a", 0, 1, 7), ("b", 1, 2, 8), ("A", 3, 4, 7), ("B", 4, 5, 8), ("a", 6, 7, 7), ("c", 7, 8, 9)]
+    found = [Token(at, name, code, start, end) for at, (name, start, end, code) in enumerate(spans)]
+    first, second, third = identities(found, merged_words(found, text))
+    assert first == second != third
