@@ -213,22 +213,9 @@ def draw(document: Mapping[str, Any], asked: OutputOptions) -> None:
 
 def printed(block: Lines, how: View, environment: Environment) -> str:
     """A screen as text, with colour if the view says so."""
-    if not how.color:
-        return block.plain + "\n"
-    from rich.console import Console
+    from attncli.render.console import console
 
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit") or not environment.stdout_is_terminal
     stream = StringIO()
-    console = Console(
-        file=stream,
-        force_terminal=True,
-        color_system="truecolor" if deep else "256",
-        width=max(how.width, block.width),
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    console.print(block)
+    console(how, stream, deep=deep).print(block, crop=False)
     return stream.getvalue()

@@ -44,8 +44,10 @@ class Lines:
         from rich.segment import Segment
 
         for row in self.rows:
-            for text, style in row:
-                yield Segment(text, console.get_style(style) if style else None)
+            if not any(style for _, style in row):  # one piece a line: a table of a million numbers has as many pieces
+                yield Segment("".join(text for text, _ in row).rstrip(" "))
+            else:
+                yield from (Segment(text, console.get_style(style) if style else None) for text, style in row)
             yield Segment.line()
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from attncli.render.bars import bar, barred
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, finished, stack
@@ -12,18 +13,8 @@ from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 
-EIGHTHS = " ▏▎▍▌▋▊▉"
 LONGEST = 32
 """Cells of the longest bar."""
-
-
-def bar(fraction: float, width: int, *, ascii: bool) -> str:
-    """A bar of `fraction` (clipped to [0, 1]) of `width` cells, to an eighth of a cell; `#` in ASCII."""
-    size = min(max(fraction, 0.0), 1.0) * width
-    if ascii:
-        return "#" * round(size)
-    whole, part = divmod(round(size * 8), 8)
-    return "█" * whole + (EIGHTHS[part] if part else "")
 
 
 def links(
@@ -59,7 +50,7 @@ def links(
         drawn = bar(link["weight"], room, ascii=view.ascii) if room >= 4 else ""
         where = pad(located, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
-        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), (drawn, "cyan")))
+        lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *barred(drawn)))
     left = f"{len(shown)} of {len(found)} links shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
     block = stack((top, Lines(tuple(lines)), remark(left, view)))
     return finished(block, view)

@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Iterator
 
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
+CUT, CUT_ASCII = "…", "~"
+"""What stands where a text was cut; a cell each."""
 MARKS = 8
 """Combining marks kept on one letter; more would climb over the lines above."""
 
@@ -132,10 +134,10 @@ def clusters(text: str) -> Iterator[str]:
 
 
 def cut(text: str, width: int, *, ascii: bool = False) -> str:
-    """The text in at most `width` cells, ending in `…` (`..` in ASCII) if it was shortened; "" for width 0."""
+    """The text in at most `width` cells, ending in `…` (`~` in ASCII) if it was shortened; "" for width 0."""
     if cells(text) <= width:
         return text
-    mark = ".." if ascii else "…"
+    mark = CUT_ASCII if ascii else CUT
     if width <= len(mark):
         return mark[: max(width, 0)]
     kept, room = [], width - len(mark)

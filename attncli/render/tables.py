@@ -1,18 +1,25 @@
-"""Plain tables: named columns, rows of texts, fitted to the view. No markup is ever read from a cell."""
+"""Tables, drawn by Rich: named columns, rows of texts, perhaps a total ruled off below. No cell's markup is read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from attncli.render.bars import barred
+from attncli.render.console import HELD, laid
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading
-from attncli.render.lines import Lines, Piece, finished, stack
-from attncli.render.safe import cells, cut, pad, safe
+from attncli.render.lines import Lines, finished, stack
+from attncli.render.safe import safe
 from attncli.render.view import View
 
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
 GAP = 2
-LEAST = 4
-"""No column is cut below this many cells while a wider one can give way."""
+RULES = "    \n    \n ── \n    \n    \n ── \n    \n    \n"
+"""A box of Rich's that is nothing but a rule below the names and one above the total."""
 
 
 def table(
@@ -24,45 +31,101 @@ def table(
     title: str = "",
     note: str = "",
     faint: Sequence[int] = (),
+    strong: int | None = None,
+    bars: int | None = None,
 ) -> Lines:
-    """Rows of cells under column names; the widest columns are cut until the table fits.
+    """Rows of cells under column names; where they do not fit, Rich cuts the widest columns.
 
-    rows: texts, made safe here. align: "left" or "right" per column, left where not given.
-    faint: numbers of columns that are set back. No columns: no lines.
+    rows: texts, made safe here. align: "left" or "right" per column, left where not given. faint: numbers of columns
+    that are set back. strong: a row in bold. bars: the column that holds bars. No columns: only the heading.
     """
-    head = [spell(name, ascii=view.ascii) for name in columns]
-    body = [[safe(text, ascii=view.ascii) for text in row] for row in rows]
-    if not head:
-        return heading(title, note, view)
-    widths = fitted(
-        [max(cells(row[at]) for row in [head, *body]) for at in range(len(head))], view.width - GAP * (len(head) - 1)
+    return _drawn(columns, rows, (), view, align, title, note, faint, strong, bars)
+
+
+def ledger(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    total: Sequence[str],
+    view: View,
+    *,
+    title: str = "",
+    note: str = "",
+    strong: int | None = None,
+    bars: int | None = None,
+) -> Lines:
+    """A table of worked numbers, all but the first column right-aligned; a rule, then the total in bold. No rules
+    without a total.
+
+    strong: a row to set in bold, such as the one with the largest weight. bars: the column that holds bars.
+    """
+    align = ["left", *["right"] * (len(columns) - 1)]
+    if bars is not None:
+        align[bars] = "left"
+    return _drawn(columns, rows, total, view, align, title, note, (), strong, bars)
+
+
+def _drawn(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    total: Sequence[str],
+    view: View,
+    align: Sequence[str],
+    title: str,
+    note: str,
+    faint: Sequence[int],
+    strong: int | None,
+    bars: int | None,
+) -> Lines:
+    top = heading(title, note, view)
+    if not columns:
+        return top
+    frame = _frame(columns, total, view, align, faint)
+    for place, row in enumerate(rows):
+        weight = "bold" if place == strong else ""
+        cells = [_bar(text) if at == bars else _cell(text, view, weight) for at, text in enumerate(row)]
+        frame.add_row(*cells)
+    return finished(stack((top, laid(frame, view))), view)
+
+
+def _frame(
+    columns: Sequence[str], total: Sequence[str], view: View, align: Sequence[str], faint: Sequence[int]
+) -> Table:
+    from rich.box import Box
+    from rich.table import Table
+
+    # a rule is drawn by a box, and a box parts its columns by a cell of its own
+    frame = Table(
+        box=Box(RULES.replace("─", "-") if view.ascii else RULES, ascii=view.ascii) if total else None,
+        padding=(0, GAP - 1 if total else GAP, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        show_footer=bool(total),
+        header_style=FAINT,
+        border_style=FAINT,
+        footer_style="bold",
     )
-    sides = [*align, *["left"] * (len(head) - len(align))]
-
-    def line(row: Sequence[str], styles: Sequence[str]) -> tuple[Piece, ...]:
-        pieces: list[Piece] = []
-        for at, text in enumerate(row):
-            shown = pad(cut(text, widths[at], ascii=view.ascii), widths[at], sides[at])
-            pieces += [(shown, styles[at]), (" " * GAP, "")]
-        return tuple(pieces[:-1])
-
-    styles = [FAINT if at in faint else "" for at in range(len(head))]
-    lines = Lines((line(head, [FAINT] * len(head)), *(line(row, styles) for row in body)))
-    block = stack((heading(title, note, view), lines))
-    return finished(block, view)
+    for at, name in enumerate(columns):
+        frame.add_column(
+            _cell(spell(name, ascii=view.ascii), view),
+            _cell(total[at], view) if at < len(total) else "",
+            justify="right" if at < len(align) and align[at] == "right" else "left",
+            style=FAINT if at in faint else "",
+        )
+    return frame
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths that together fit `room`: the widest give way first, none below `LEAST` unless all are there."""
-    found = list(widths)
-    while sum(found) > room and max(found) > 1:
-        widest = max(found)
-        at = found.index(widest)
-        second = max((width for width in found if width < widest), default=1)
-        found[at] = max(second, widest - (sum(found) - room), LEAST if widest > LEAST else 1)
-        if found[at] == widest:
-            found[at] -= 1
-    return found
+def _bar(drawn: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*barred(drawn), no_wrap=True, overflow="crop")
+
+
+def _cell(text: str, view: View, style: str = "") -> Text:
+    from rich.text import Text
+
+    # blanks at the end keep decimal points in line
+    shown = safe(text.rstrip(" "), ascii=view.ascii) + HELD * (len(text) - len(text.rstrip(" ")))
+    return Text(shown, style, no_wrap=True, overflow="ellipsis")
 
 
 if __name__ == "__main__":
@@ -72,6 +135,12 @@ if __name__ == "__main__":
         table(
             ["step", "shape", "formula"],
             [["q", "1 × 11 × 64", "Q = X·W_Q"], ["weights", "1 × 11 × 11", "A = softmax(S)"]],
-            View(),
-        )
+            View(color=True),
+        ),
+        ledger(
+            ["key", "exp", "weight"],
+            [["0 on", "1.00", "0.66"], ["1 sat", "0.52", "0.34"]],
+            ["sum", "1.52", "1.00"],
+            View(color=True),
+        ),
     )

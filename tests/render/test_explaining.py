@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from attncli.render.ledger import ledger
 from attncli.render.lines import Lines, line
 from attncli.render.phrases import en, say, zh
 from attncli.render.picture import screen_svg
 from attncli.render.plot import Series, curves
 from attncli.render.prose import wrap
 from attncli.render.safe import cells
+from attncli.render.tables import ledger
 from attncli.render.term_digits import MORE, adding_digits, adds_up
 from attncli.render.view import View
 

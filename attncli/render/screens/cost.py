@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.links import bar
 from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
@@ -215,8 +214,9 @@ def _measured(measured: Sequence[Document], view: View) -> Lines:
         align=["left", "left", "right", "right", "right", "left"],
         title=say(view, "cost.measured"),
         note=say(view, "cost.measured.note"),
+        bars=5,
     )
-    return stack((tinted(body, len(rows), view), remark(say(view, "cost.measured.says"), view)))
+    return stack((body, remark(say(view, "cost.measured.says"), view)))
 
 
 def _count(value: int, view: View) -> str:

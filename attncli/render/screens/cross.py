@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.ledger import tinted
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.links import bar, layer_and_head, links
+from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, label
@@ -137,8 +137,8 @@ def _alignment(document: Document, heads: int, view: View) -> Lines:
         f"the first {len(found)} of {len(document['alignment'])} queries shown; --full shows all" if left else "", view
     )
     align = ["left", "left", "left", "right", "left"]
-    body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note)
-    return stack((tinted(body, len(rows), view), told))
+    body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4)
+    return stack((body, told))
 
 
 def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], keys: list[str], view: View) -> Lines:

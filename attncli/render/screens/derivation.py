@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.ledger import ledger
 from attncli.render.lines import Lines, spaced, stack
-from attncli.render.links import bar
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
+from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
 from attncli.render.view import View
@@ -204,7 +204,7 @@ class Derivation:
             title=title,
             note=note,
             strong=strong,
-            bars=room > 0,
+            bars=5 if room > 0 else None,
         )
         sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
         return stack(

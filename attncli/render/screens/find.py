@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.links import bar
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
 from attncli.render.screens.header import header, tokens_part

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attncli.render.bars import bar
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
-from attncli.render.links import bar
 from attncli.render.matrix import matrix
 from attncli.render.safe import label, safe
 from attncli.render.screens.header import header, tokens_part

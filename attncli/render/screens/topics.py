@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.ledger import ledger, tinted
 from attncli.render.lines import Lines, spaced, stack
-from attncli.render.links import bar
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
 from attncli.render.prose import wrap
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
-from attncli.render.tables import table
+from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
 
@@ -125,11 +124,12 @@ def scaling_screen(document: Document, view: View) -> Lines:
         align=["left", "right", "left", "right", "right"],
         title=say(view, "scaling.softmax", document["keys"]),
         note=note,
+        bars=2,
     )
     peaked = document["softmax"][0]["gradient"] < document["softmax"][1]["gradient"]
     said = say(view, "scaling.saturates" if peaked else "scaling.small")
     claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
-    return spaced((claim, variance, stack((tinted(softmax, len(shown), view), remark(said, view)))))
+    return spaced((claim, variance, stack((softmax, remark(said, view)))))
 
 
 def _scaled(name: str, document: Document, view: View, what: str) -> str:
