@@ -28,14 +28,16 @@ _HOMES = {
 _MODULES = {"metrics": "attncli.analysis.metrics"}
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides
 
-    if name not in _HOMES and name not in _MODULES:
-        raise AttributeError(f"module 'attncli' has no attribute {name!r}")
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name not in _HOMES and name not in _MODULES:
+            raise AttributeError(f"module 'attncli' has no attribute {name!r}")
+        if name in _MODULES:
+            return import_module(_MODULES[name])
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

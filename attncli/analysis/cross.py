@@ -25,7 +25,7 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend
 from attncli.mechanism.block import Context, join_heads, project
-from attncli.mechanism.feed_forward import linear
+from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate
@@ -89,18 +89,18 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
         v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v
     found = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
     joined = join_heads(backend, found.mixed)
-    out = linear(backend, weights, "attn.o", joined)
+    out = linear_if_any(backend, weights, "attn.o", joined)
     stages = {
         "hidden": x,
         "q": parts.q,
         "k": parts.k,
         "v": v,
-        "masked": found.masked,
-        "weights": found.weights,
+        "masked": found.stages["masked"],
+        "weights": found.stages["weights"],
         "mixed": found.mixed,
     }
     stages |= {"out": joined} if out is None else {"concat": joined, "out": out}
-    return LayerTrace(0, stages, found.empty_rows, x, stages["out"])
+    return LayerTrace(0, stages, found.empty, x, stages["out"])
 
 
 def cross_document(

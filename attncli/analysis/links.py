@@ -12,7 +12,7 @@ from attncli.analysis.exclude import exclusion
 from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.toplinks import TopLinks
 from attncli.analysis.visible_keys import sight
-from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.backend import numpy_backend
 from attncli.inputs.token import Token
 
 LEFT_OUT = ("special", "self", "neighbours", "first")
@@ -58,7 +58,7 @@ class Links:
             known = np.nan_to_num(np.stack([one[row, : self._keys] for one in weights[head]]))
             i = np.arange(row.start, row.stop)
             rows = WeightRows(
-                NumpyBackend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False)
+                numpy_backend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False)
             )
             taken.add(rows, first_head=head.start)
 

@@ -162,7 +162,6 @@ def _weights(bias: Floats, seen: np.ndarray[Any, Any]) -> Floats:
     n = len(bias)
     same = np.zeros((1, n, 1))
     found = attention(same, same, same, bias=bias[None], mask=seen[None]).weights
-    assert found is not None
     return np.where(seen, np.asarray(found[0], np.float64), np.nan)
 
 

@@ -26,7 +26,6 @@ def matrix_softmax_document(model: Model, text: str, tokens: Sequence[Token], *,
     found = attention(
         np.ones((1, 1, 1)), np.where(np.isfinite(flat), flat, 0.0), np.zeros_like(flat), scale=1.0, mask=seen
     ).weights
-    assert found is not None
     whole = found.reshape(scores.shape)
     return header("attn.explain/1", model, text, tokens) | {
         "topic": "matrix-softmax",

@@ -124,9 +124,9 @@ def uniform_rows(i: Ints, see: Sight, about: About) -> Rows:
     """The rows of uniform attention over the same visible keys; [head or 1, row] answers."""
     if see.seen is None:
         return UniformRows(i, see, about)
-    from attncli.arrays.numpy_backend import NumpyBackend
+    from attncli.arrays.backend import numpy_backend
 
-    return WeightRows(NumpyBackend("float64"), see.spread(), i, see.low, see, about)
+    return WeightRows(numpy_backend("float64"), see.spread(), i, see.low, see, about)
 
 
 def measure(

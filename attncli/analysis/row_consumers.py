@@ -10,8 +10,7 @@ import numpy as np
 from attncli.analysis.exclude import Exclusion
 from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, of_mask, sight
-from attncli.arrays.backend import Array, Backend
-from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.attend import RowBlock, Rule
 from attncli.mechanism.mask import Mask
 
@@ -55,7 +54,7 @@ class Watch:
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
             see = sight(shown[head, row], i.size, 0, weights.shape[-1])
-            self._hand(NumpyBackend("float64"), weights[head, row], i, 0, see, None, head.start)
+            self._hand(numpy_backend("float64"), weights[head, row], i, 0, see, None, head.start)
 
     def see(self, block: RowBlock, *, first_head: int = 0) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
@@ -81,7 +80,7 @@ class Watch:
         if self._exclusion is not None:
             weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, low)
             see = sight(~self._exclusion.rows(i)[:, low:high] & see.shown(high), i.size, low, high)
-            backend, entropy = NumpyBackend("float64"), None
+            backend, entropy = numpy_backend("float64"), None
         rows = WeightRows(backend, weights, i, low, see, self._about, entropy=entropy)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)

@@ -96,7 +96,6 @@ def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int,
         k = normal(seed, f"scaling\0keys\0{start}", (count, 1, keys, d_k)).astype(np.float64)
         for name, scale in scales:
             weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
-            assert weights is not None
             sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
     found = [{"scale": name, **_named(total / queries)} for name, total in sums.items()]
     return [*found, {"scale": "uniform", **_named(peakedness(np.full((1, keys), 1 / keys))[0])}]

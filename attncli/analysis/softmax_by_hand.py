@@ -132,7 +132,7 @@ def softmax_of(scores: Sequence[float]) -> list[float]:
     """The softmax of numbers by the package's own attention: one query of width 1 that is 1, and the scores as keys."""
     keys = np.asarray(scores, np.float64)[None, :, None]
     found = attention(np.ones((1, 1, 1)), keys, np.zeros_like(keys), scale=1.0).weights
-    return [] if found is None else [float(weight) for weight in found[0, 0]]
+    return [float(weight) for weight in found[0, 0]]
 
 
 def _exp(value: float) -> float | None:

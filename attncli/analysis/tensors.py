@@ -14,11 +14,11 @@ from attncli.analysis.document import Document
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.arguments import checked
-from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
-from attncli.mechanism.trace import SQUARE, AttentionTrace, Shape, shapes_of
+from attncli.mechanism.trace import SQUARE, Shape, shapes_of
 
 SAME = 1e-2
 """Difference of two weights up to which low precision may account for it."""
@@ -54,7 +54,7 @@ class Captured:
     rule: Rule
     stored: np.ndarray[Any, Any] | None = None
 
-    def attend(self) -> AttentionTrace:
+    def attend(self) -> RowBlock:
         """Every stage, with the leading axes of the arrays."""
         return attend(self.backend, self.q, self.k, self.v, self.rule)
 
@@ -66,11 +66,11 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
     used where the file has them and the options do not say otherwise. Raises InputError.
     """
     prefix = _prefix(tensors, where, layer)
-    q, k, v = (_with_heads(tensors[prefix + name]) for name in ROLES)
+    given = [backend.array(_with_heads(tensors[prefix + name])) for name in ROLES]
     extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
     lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
     _, q, k, v, rule = checked(
-        backend.array(q), backend.array(k), backend.array(v), scale=options.scale, softcap=options.softcap,
+        *given, scale=options.scale, softcap=options.softcap,
         mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False, window=None,
         offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
         sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
@@ -118,7 +118,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
 def tensors_document(
     file: str,
     arrays: Captured,
-    trace: AttentionTrace,
+    trace: RowBlock,
     mask: Mask,
     *,
     heads: Sequence[int] | None,
@@ -130,9 +130,9 @@ def tensors_document(
     heads: which, None for all. top: how many links. stages: every stage by name.
     """
     backend = arrays.backend
-    found = {name: backend.numpy(array) for name in SQUARE if (array := getattr(trace, name)) is not None}
+    found = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
     found["mixed"] = backend.numpy(trace.mixed)
-    empty = backend.numpy(trace.empty_rows)
+    empty = backend.numpy(trace.empty)
     chosen = list(range(arrays.q.shape[-3])) if heads is None else list(heads)
     batch, links, empties = [], [], []
     lead = found["weights"].shape[:-3]
@@ -154,7 +154,7 @@ def tensors_document(
         "q": arrays.q,
         "k": arrays.k,
         "v": arrays.v,
-        **{name: getattr(trace, name) for name in SQUARE},
+        **trace.stages,
         "mixed": trace.mixed,
     }
     rule = arrays.rule

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.document import Document
-from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
 from attncli.mechanism.hashing import bind, needs_buckets
 from attncli.mechanism.key_range import span
@@ -47,7 +47,7 @@ def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     if not needs_buckets(mask):
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
-    return bind(mask, vectors[:, :queries], vectors[:, :keys], NumpyBackend("float64"))
+    return bind(mask, vectors[:, :queries], vectors[:, :keys], numpy_backend("float64"))
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
@@ -57,7 +57,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
     """
     check_size(mask, queries, keys)
-    backend = NumpyBackend("float64")
+    backend = numpy_backend("float64")
     _refuse_over(mask, queries, keys)
     start = 0
     while start < queries:
@@ -66,8 +66,8 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
         low, high = span(mask, start, stop - 1, keys)
         i, j = np.arange(start, stop)[:, None], np.arange(low, high)[None, :]
         found = visible(mask, i, j, keys=keys, backend=backend)
-        found = found[0] if found.ndim > 2 else found
-        yield start, low, high, np.broadcast_to(found, (stop - start, high - low))
+        seen = backend.numpy(found[0] if found.ndim > 2 else found)
+        yield start, low, high, np.broadcast_to(seen, (stop - start, high - low))
         start = stop
 
 

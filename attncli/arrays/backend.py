@@ -8,12 +8,77 @@ Axes are counted from the end, so that any number of leading axes passes through
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from attncli.errors import UnsupportedError, UsageError
 
-Array: TypeAlias = Any
-"""A `numpy.ndarray` or a `torch.Tensor`, whichever the backend in use makes."""
+if TYPE_CHECKING:
+    import numpy as np
+
+    from attncli.arrays.torch_backend import Tensor
+
+
+class Number(Protocol):
+    """A single number or truth value of either library."""
+
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+
+
+class Array(Protocol):
+    """A `numpy.ndarray` or a `torch.Tensor`: what both do alike. Also called tensor.
+
+    Arithmetic that either library would do with the other's arrays, or with what is no array, is for the tests to find:
+    the operands are of any type here, the results are arrays.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any:
+        """The library's own; `Backend.dtype_of` has its name."""
+
+    def reshape(self, shape: tuple[int, ...], /) -> Array: ...
+    def all(self) -> Number: ...
+    def any(self) -> Number: ...
+    def min(self) -> Number: ...
+    def max(self) -> Number: ...
+    def argmax(self, axis: int, /) -> Array: ...
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __getitem__(self, at: Any, /) -> Array: ...
+    def __setitem__(self, at: Any, values: Any, /) -> None: ...
+    def __neg__(self) -> Array: ...
+    def __invert__(self) -> Array: ...
+    def __abs__(self) -> Array: ...
+    def __add__(self, other: Any, /) -> Array: ...
+    def __radd__(self, other: Any, /) -> Array: ...
+    def __sub__(self, other: Any, /) -> Array: ...
+    def __rsub__(self, other: Any, /) -> Array: ...
+    def __mul__(self, other: Any, /) -> Array: ...
+    def __rmul__(self, other: Any, /) -> Array: ...
+    def __truediv__(self, other: Any, /) -> Array: ...
+    def __floordiv__(self, other: Any, /) -> Array: ...
+    def __mod__(self, other: Any, /) -> Array: ...
+    def __and__(self, other: Any, /) -> Array: ...
+    def __or__(self, other: Any, /) -> Array: ...
+    def __lt__(self, other: Any, /) -> Array: ...
+    def __le__(self, other: Any, /) -> Array: ...
+    def __gt__(self, other: Any, /) -> Array: ...
+    def __ge__(self, other: Any, /) -> Array: ...
+    def __eq__(self, other: object, /) -> Array: ...  # type: ignore[override]
+    def __ne__(self, other: object, /) -> Array: ...  # type: ignore[override]
+
+
+Kind = TypeVar("Kind", bound=Array)
+"""The arrays of one library, in `Operations`."""
+Library = TypeVar("Library", "np.ndarray[Any, Any]", "Tensor")
+"""The arrays that a caller hands over and gets back: all NumPy's or all torch's."""
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Names of the data types a run can compute in."""
@@ -28,86 +93,90 @@ SCORE_ITEM = {name: ITEM["float32" if name in LOW_PRECISION else name] for name 
 """Bytes of one score or weight of a query and a key."""
 
 
-class Backend(Protocol):
+class Operations(Protocol[Kind]):
     """One library, one device and one data type in which a run computes."""
 
     name: str
     device: str
     dtype: str
 
-    def array(self, values: Any) -> Array:
+    def array(self, values: Any) -> Kind:
         """Bring values onto the device: floats in `dtype`, integers as int64, booleans as they are."""
 
-    def keep(self, values: Any) -> Array:
+    def keep(self, values: Any) -> Kind:
         """Bring values onto the device in the data type they already have."""
 
-    def numpy(self, array: Array) -> Any:
+    def numpy(self, array: Kind) -> np.ndarray[Any, Any]:
         """The array as `numpy.ndarray` on the CPU (bfloat16 widened to float32)."""
 
-    def dtype_of(self, array: Array) -> str:
+    def dtype_of(self, array: Kind) -> str:
         """The name of an array's data type, such as "float32" or "bool"."""
 
-    def cast(self, array: Array, dtype: str) -> Array:
+    def cast(self, array: Kind, dtype: str) -> Kind:
         """The array in another data type; itself if it has that type already."""
 
-    def arange(self, start: int, stop: int) -> Array:
+    def arange(self, start: int, stop: int) -> Kind:
         """The integers start..stop-1 as int64."""
 
-    def full(self, shape: Sequence[int], value: float, dtype: str) -> Array:
+    def full(self, shape: Sequence[int], value: float, dtype: str) -> Kind:
         """An array of one value."""
 
-    def matmul(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
+    def matmul(self, a: Kind, b: Kind, *, out: Kind | None = None) -> Kind:
         """a·b over the last two axes, leading axes broadcast. out: memory of the result's shape that may be used for
         it."""
 
-    def transpose(self, array: Array) -> Array:
+    def transpose(self, array: Kind) -> Kind:
         """Swap the last two axes."""
 
-    def permute(self, array: Array, axes: Sequence[int]) -> Array:
+    def permute(self, array: Kind, axes: Sequence[int]) -> Kind:
         """Reorder all axes."""
 
-    def concat(self, arrays: Sequence[Array], axis: int) -> Array:
+    def concat(self, arrays: Sequence[Kind], axis: int) -> Kind:
         """Join arrays along one axis."""
 
-    def broadcast(self, array: Array, shape: Sequence[int]) -> Array:
+    def broadcast(self, array: Kind, shape: Sequence[int]) -> Kind:
         """A view of the array in a larger shape."""
 
-    def repeat(self, array: Array, times: int, axis: int) -> Array:
+    def repeat(self, array: Kind, times: int, axis: int) -> Kind:
         """Every entry along an axis `times` times in a row."""
 
-    def take(self, array: Array, indices: Array, axis: int) -> Array:
+    def take(self, array: Kind, indices: Kind, axis: int) -> Kind:
         """The entries at `indices` (one axis) along an axis."""
 
-    def where(self, condition: Array, a: Array | float, b: Array | float) -> Array:
+    def where(self, condition: Kind, a: Kind | float, b: Kind | float) -> Kind:
         """Select entrywise; never multiplies, so NaN in the unselected side is harmless."""
 
-    def hide(self, array: Array, seen: Array) -> Array:
+    def hide(self, array: Kind, seen: Kind) -> Kind:
         """The array itself with −inf written where `seen`, which broadcasts to it, is false."""
 
-    def at_least(self, array: Array, least: float, *, out: Array | None = None) -> Array:
+    def at_least(self, array: Kind, least: float, *, out: Kind | None = None) -> Kind:
         """Another array with every entry below `least` raised to it. out: memory that may be used for it."""
 
-    def exp_over(self, array: Array) -> Array:
+    def exp_over(self, array: Kind) -> Kind:
         """The array itself with every entry overwritten by its exponential."""
 
-    def exp(self, array: Array) -> Array: ...
-    def log(self, array: Array) -> Array: ...
-    def sqrt(self, array: Array) -> Array: ...
-    def tanh(self, array: Array) -> Array: ...
-    def erf(self, array: Array) -> Array: ...
-    def isfinite(self, array: Array) -> Array: ...
+    def exp(self, array: Kind) -> Kind: ...
+    def log(self, array: Kind) -> Kind: ...
+    def sqrt(self, array: Kind) -> Kind: ...
+    def tanh(self, array: Kind) -> Kind: ...
+    def erf(self, array: Kind) -> Kind: ...
+    def isfinite(self, array: Kind) -> Kind: ...
 
-    def max(self, array: Array, axis: int) -> Array:
+    def max(self, array: Kind, axis: int) -> Kind:
         """Maximum along an axis, which stays with size 1."""
 
-    def sum(self, array: Array, axis: int) -> Array:
+    def sum(self, array: Kind, axis: int) -> Kind:
         """Sum along an axis, which stays with size 1."""
 
-    def any(self, array: Array, axis: int) -> Array:
+    def any(self, array: Kind, axis: int) -> Kind:
         """Whether any entry along an axis is true; the axis stays with size 1."""
 
-    def entropy(self, array: Array) -> Array:
+    def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""
+
+
+Backend: TypeAlias = Operations[Array]
+"""The operations of either library: a job makes all of its arrays with one backend, so their kinds never meet."""
 
 
 # Torch repays its import (about 1.3 s) once a job has this many multiply-adds: NumPy on two
@@ -135,9 +204,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
                     f"the numpy backend runs on the cpu, not on {device!r}",
                     hint=f"--backend torch --device {device}",
                 )
-            from attncli.arrays.numpy_backend import NumpyBackend
-
-            return NumpyBackend(dtype)
+            return numpy_backend(dtype)
         case "torch":
             if not torch_is_installed():
                 raise UnsupportedError("torch is not installed", hint="pip install torch")
@@ -146,6 +213,14 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
             return TorchBackend(dtype, device or "cpu")
         case _:
             raise UsageError(f"unknown backend {name!r}", expected="auto numpy torch")
+
+
+def numpy_backend(dtype: str) -> Backend:
+    """NumPy, whatever the work."""
+    from attncli.arrays.numpy_backend import NDArray, NumpyBackend
+
+    found: Operations[NDArray] = NumpyBackend(dtype)
+    return cast("Backend", found)  # all arrays of a job are made by its backend
 
 
 def torch_is_installed() -> bool:
@@ -164,12 +239,12 @@ def backend_of(*arrays: Array) -> Backend:
     if kinds == {"torch"}:
         from attncli.arrays.torch_backend import TorchBackend
 
-        devices = {str(array.device) for array in arrays}
+        devices = {str(getattr(array, "device", "")) for array in arrays}
         if len(devices) > 1:
             raise UsageError(f"arrays on different devices: {', '.join(sorted(devices))}")
         return TorchBackend(str(arrays[0].dtype).removeprefix("torch."), devices.pop())
     if "torch" in kinds:
         raise UsageError("NumPy arrays and torch tensors mixed", expected="all of one kind")
-    from attncli.arrays.numpy_backend import NumpyBackend, float_dtype
+    from attncli.arrays.numpy_backend import float_dtype
 
-    return NumpyBackend(float_dtype(arrays[0]))
+    return numpy_backend(float_dtype(arrays[0]))

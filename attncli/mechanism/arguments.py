@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,8 +27,8 @@ def checked(
     bias: Array | None,
     causal: bool,
     window: tuple[int | None, int | None] | None,
-    offset: Any,
-    key_lengths: Any,
+    offset: int | Sequence[int] | Array,
+    key_lengths: Sequence[int] | Array | None,
     sinks: Array | None,
     softmax_dtype: str | None,
 ) -> tuple[Backend, Array, Array, Array, Rule]:
@@ -145,7 +145,7 @@ def _window_mask(window: tuple[int | None, int | None] | None) -> Mask:
     return Window(left, right)
 
 
-def _offset(backend: Backend, offset: Any, batch: tuple[int, ...]) -> Any:
+def _offset(backend: Backend, offset: int | Sequence[int] | Array, batch: tuple[int, ...]) -> int | Array:
     found = offset if isinstance(offset, int) else _per_batch(backend, "offset", offset, batch)
     least, most = (found, found) if isinstance(found, int) else (int(found.min()), int(found.max()))
     if least < -FURTHEST or most > FURTHEST:
@@ -156,12 +156,12 @@ def _offset(backend: Backend, offset: Any, batch: tuple[int, ...]) -> Any:
     return found
 
 
-def _per_batch(backend: Backend, name: str, value: Any, batch: tuple[int, ...]) -> Array:
+def _per_batch(backend: Backend, name: str, value: Sequence[int] | Array | int, batch: tuple[int, ...]) -> Array:
     """Integers per batch entry as [batch..., 1, 1, 1], so that they meet [..., head, rows, columns]."""
-    found = value if hasattr(value, "shape") else np.asarray(value)
-    if "int" not in str(found.dtype):
-        raise InputError(f"{name} has dtype {str(found.dtype).removeprefix('torch.')}", expected="integers")
-    found = backend.array(found)
+    given = value if hasattr(value, "dtype") else np.asarray(value)
+    if "int" not in str(given.dtype):
+        raise InputError(f"{name} has dtype {str(given.dtype).removeprefix('torch.')}", expected="integers")
+    found = backend.array(given)
     if tuple(found.shape) not in ((), batch):
         raise InputError(
             f"{name} has shape {shape_text(found)}", expected=f"one integer per batch entry, {list(batch)}"

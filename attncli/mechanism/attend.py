@@ -7,15 +7,15 @@ of the trained models (a soft cap after the mask would turn −inf into a finite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import and_
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend, Library
 from attncli.mechanism.grouped import by_group, mix
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
@@ -47,7 +47,7 @@ class Rule:
     given: Array | None = None
     bias: Array | None = None
     position_bias: Callable[[Array, Array], Array] | None = None
-    offset: Any = 0
+    offset: int | Array = 0
     key_lengths: Array | None = None
     extra_keys: int = 0
     sinks: Array | None = None
@@ -81,12 +81,9 @@ class RowBlock:
 
 def attend(
     backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str] = EVERY_STAGE
-) -> AttentionTrace:
+) -> RowBlock:
     """Dense attention: one block of all query rows. Shapes as in `attend_rows`."""
-    block = attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
-    return AttentionTrace(
-        **{name: block.stages.get(name) for name in SQUARE}, mixed=block.mixed, empty_rows=block.empty
-    )
+    return attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
 
 
 def row_blocks(
@@ -225,10 +222,9 @@ class _Stages:
 def _span(rule: Rule, start: int, stop: int, keys: int) -> tuple[int, int]:
     if rule.extra_keys:
         return 0, keys
-    offsets = rule.offset if isinstance(rule.offset, int) else None
-    first, last = (start, stop - 1) if offsets is None else (start + offsets, stop - 1 + offsets)
-    if offsets is None:
-        first, last = first + int(rule.offset.min()), last + int(rule.offset.max())
+    offset = rule.offset
+    least, most = (offset, offset) if isinstance(offset, int) else (int(offset.min()), int(offset.max()))
+    first, last = start + least, stop - 1 + most
     low, high = span(rule.mask, first, last, keys)
     if rule.key_lengths is not None:
         high = min(high, int(rule.key_lengths.max()))
@@ -262,9 +258,9 @@ def _window(array: Array, start: int, stop: int, low: int, high: int) -> Array:
 
 
 def attention(
-    q: Array,
-    k: Array,
-    v: Array,
+    q: Library,
+    k: Library,
+    v: Library,
     *,
     scale: float | None = None,
     softcap: float | None = None,
@@ -272,11 +268,11 @@ def attention(
     bias: Array | None = None,
     causal: bool = False,
     window: tuple[int | None, int | None] | None = None,
-    offset: Any = 0,
-    key_lengths: Any = None,
+    offset: int | Sequence[int] | Array = 0,
+    key_lengths: Sequence[int] | Array | None = None,
     sinks: Array | None = None,
     softmax_dtype: str | None = None,
-) -> AttentionTrace:
+) -> AttentionTrace[Library]:
     """Scaled dot-product attention with every stage kept.
 
     q: [..., heads, query, dim]. k: [..., kv_heads, key, dim]. v: [..., kv_heads, key, v_dim].
@@ -300,8 +296,10 @@ def attention(
     """
     from attncli.mechanism.arguments import checked
 
-    backend, q, k, v, rule = checked(
+    backend, queries, keys, values, rule = checked(
         q, k, v, scale=scale, softcap=softcap, mask=mask, bias=bias, causal=causal, window=window,
         offset=offset, key_lengths=key_lengths, sinks=sinks, softmax_dtype=softmax_dtype,
     )  # fmt: skip
-    return attend(backend, q, k, v, rule)
+    block = attend(backend, queries, keys, values, rule)
+    stages = {name: cast("Library", block.stages[name]) for name in SQUARE}  # of q's library, as all of a backend's
+    return AttentionTrace(**stages, mixed=cast("Library", block.mixed), empty_rows=cast("Library", block.empty))

@@ -12,13 +12,13 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
-from attncli.mechanism.feed_forward import feed_forward, linear
+from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import check_size
 from attncli.mechanism.position import alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
-from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.mechanism.trace import LayerTrace
 
 
 class Weights(Protocol):
@@ -119,9 +119,9 @@ def _attention(
             name: getattr(hashed, name) for name in ("masked", "weights") if name in context.keep
         }
     elif context.rows is None:
-        trace = attend(backend, parts.q, parts.k, parts.v, parts.rule, keep=context.keep)
-        mixed, empty = trace.mixed, trace.empty_rows
-        stages |= {name: getattr(trace, name) for name in SQUARE if name in context.keep}
+        whole = attend(backend, parts.q, parts.k, parts.v, parts.rule, keep=context.keep)
+        mixed, empty = whole.mixed, whole.empty
+        stages |= whole.stages
     else:
         pieces, empties = [], []
         kind = "self" if memory is None else "cross"
@@ -132,7 +132,7 @@ def _attention(
             empties.append(rows.empty)
         mixed, empty = backend.concat(pieces, -2), backend.concat(empties, -1)
     side_by_side = join_heads(backend, mixed)
-    projected = linear(backend, weights, f"{prefix}.o", side_by_side)
+    projected = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
     stages["mixed"] = mixed
     if projected is None:
         stages["out"] = side_by_side
@@ -208,6 +208,8 @@ def position_bias(
             return partial(alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric=symmetric)
         case RelativeBuckets():
             table = weights(f"{prefix}.buckets.weight")
+            if table is None:
+                raise KeyError(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)
         case _:
             return None

@@ -17,17 +17,26 @@ def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array)
     match spec:
         case Mlp(_, activation, gated):
             up = linear(backend, weights, "mlp.up", x)
-            gate = linear(backend, weights, "mlp.gate", x) if gated else None
-            inner = activate(backend, activation, up if gate is None else gate)
-            if gate is not None:
+            if gated:
+                inner = activate(backend, activation, linear(backend, weights, "mlp.gate", x))
                 inner *= up
+            else:
+                inner = activate(backend, activation, up)
             return linear(backend, weights, "mlp.down", inner)
         case Experts():
             return _experts(backend, spec, weights, x)
 
 
-def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
-    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias; None if there is no such weight."""
+def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
+    """x·Wᵀ + b with the roles `name`.weight ([out, in]) and `name`.bias. Raises KeyError if there is no such weight."""
+    found = linear_if_any(backend, weights, name, x)
+    if found is None:
+        raise KeyError(f"{name}.weight")
+    return found
+
+
+def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
+    """As `linear`; None if there is no such weight."""
     weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
     if weight is None:
         return None

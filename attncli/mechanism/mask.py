@@ -212,9 +212,9 @@ def visible(mask: Mask, i: Array, j: Array, *, keys: int, backend: Backend, row:
             return (j < keys - count) & _all(i, j)
         case SameBucket(query, key):
             # [head, round, rows, 1] against [head, round, 1, columns], any round
-            rows, columns = row.reshape(-1), j.reshape(-1)
+            rows, columns = row.reshape((-1,)), j.reshape((-1,))
             same = query[:, :, rows][..., None] == key[:, :, columns][:, :, None, :]
-            return same.any(1)
+            return backend.any(same, 1)[:, 0]
         case Given(values):
             found = backend.array(values)
             return found[j] & _all(i, j) if found.ndim == 1 else found[..., row, j]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic
 
-from attncli.arrays.backend import Array
+from attncli.arrays.backend import Array, Library
 
 
 @dataclass(frozen=True)
@@ -71,27 +71,25 @@ SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
 """The stages that `--save` writes."""
 
 
-@dataclass(frozen=True)
-class AttentionTrace:
+@dataclass(frozen=True, eq=False)
+class AttentionTrace(Generic[Library]):
     """Every stage of one attention, as `attncli.attention` returns it.
 
     raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
     empty_rows: booleans [..., head, query], True where a query sees nothing; its weights and mixed are 0.
     """
 
-    # `attend` leaves a stage that it was not asked to keep None, which an Array, being of any type, may be:
-    # `attention` keeps all of them, and its callers need not ask.
-    raw: Array
-    scaled: Array
-    capped: Array
-    biased: Array
-    masked: Array
-    weights: Array
-    mixed: Array
-    empty_rows: Array
+    raw: Library
+    scaled: Library
+    capped: Library
+    biased: Library
+    masked: Library
+    weights: Library
+    mixed: Library
+    empty_rows: Library
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerTrace:
     """What one layer did: its stages by name, the vectors that entered it and those that left.
 
@@ -143,5 +141,5 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
 
 def ordered(names: Iterable[str]) -> list[str]:
     """Stage names in the order of computation."""
-    wanted: Any = set(names)
+    wanted = set(names)
     return [name for name in STAGES if name in wanted]

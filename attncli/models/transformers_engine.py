@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import InputError, UnsupportedError
@@ -24,11 +24,14 @@ from attncli.mechanism.block import Weights, join_heads
 from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Spec
-from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
 from attncli.models import transformers_library as library
 from attncli.models.model import Identity, Model
 from attncli.models.transformers_model import build, told
+
+if TYPE_CHECKING:
+    from attncli.arrays.torch_backend import Tensor
 
 ENGINE = "attn_stages"
 
@@ -149,9 +152,9 @@ class ForeignModel(Model):
         )
         stages = {"q": call.q, "k": call.k, "v": call.v}
         if rows is None:
-            trace = attend(backend, call.q, call.k, call.v, rule, keep=keep)
-            mixed, empty = trace.mixed, trace.empty_rows
-            stages |= {name: getattr(trace, name) for name in SQUARE if name in keep}
+            whole = attend(backend, call.q, call.k, call.v, rule, keep=keep)
+            mixed, empty = whole.mixed, whole.empty
+            stages |= whole.stages
         else:
             blocks = []
             for block in row_blocks(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep):
@@ -276,13 +279,13 @@ def _in_place_of_attention(answer: Answer) -> Iterator[None]:
 
 def _outside(
     module: Any,
-    query: Array,
-    key: Array,
-    value: Array,
-    attention_mask: Array | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float | None = None,
     **told: Any,
-) -> tuple[Array, None]:
+) -> tuple[Tensor, None]:
     """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
     answer, calls = _answering.get()
     bias, torch = None, import_module("torch")
@@ -296,5 +299,6 @@ def _outside(
             whole <= lowest / 2, -float("inf")
         )  # the library hides with the lowest number there is
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    mixed = answer(next(calls), Call(query[0], key[0], value[0], bias, scale, told.get("softcap"), told.get("s_aux")))
+    call = Call(query[0], key[0], value[0], bias, scale, told.get("softcap"), told.get("s_aux"))
+    mixed: Tensor = answer(next(calls), call)
     return mixed.permute(1, 0, 2)[None].contiguous(), None

@@ -50,7 +50,7 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None
     q, k, v = inputs(backend)
     rule = Rule(0.4, mask=MASKS[name])
     dense = attend(backend, q, k, v, rule)
-    weights, visible = backend.numpy(dense.weights), backend.numpy(dense.masked) != -np.inf
+    weights, visible = backend.numpy(dense.stages["weights"]), backend.numpy(dense.stages["masked"]) != -np.inf
     about = About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1])
     tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
     told: list[float] = []
@@ -89,7 +89,9 @@ def test_sinks_take_their_share_of_every_row() -> None:
         tally = Tally(HEADS, ("missing", "entropy", "confidence"), About())
         stream(backend, q, k, v, rule, [tally], rows=5)
         expected = measure(
-            backend.numpy(dense.weights), np.tril(np.ones((N, N), bool)), metrics=("missing", "entropy", "confidence")
+            backend.numpy(dense.stages["weights"]),
+            np.tril(np.ones((N, N), bool)),
+            metrics=("missing", "entropy", "confidence"),
         )
         for name, found in tally.result().items():
             np.testing.assert_allclose(found.value, expected[name].value, atol=1e-12)

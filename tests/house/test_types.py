@@ -1,0 +1,71 @@
+"""The types that a caller's own checker sees: the public names under `mypy --strict`, from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CALLER = """
+from typing import Any, assert_type
+
+import numpy as np
+
+import attncli
+from attncli import AttentionTrace, AttnError
+
+Array = np.ndarray[Any, Any]
+q = np.ones((2, 3, 4))
+found = attncli.attention(q, q, q, causal=True, window=(1, None), offset=2, mask=np.ones((3, 3), bool))
+assert_type(found, AttentionTrace[Array])
+assert_type(found.weights, Array)
+assert_type(found.empty_rows, Array)
+rows: list[float] = found.weights.sum(-1)[0].tolist()
+
+try:
+    model = attncli.load(seed=0)
+    for layer in model.trace("a b c", layers=[0]):
+        number: int = layer.layer
+        weights = model.backend.numpy(layer.stages["weights"])
+        assert_type(weights, Array)
+        shape: tuple[int, ...] = layer.stages["q"].shape
+except AttnError as error:
+    what: str = error.what
+"""
+
+WRONG = {
+    "attncli.attention([1], q, q)": "Value of type variable",
+    "attncli.attention(q, q, q, causal='yes')": "incompatible type",
+    "attncli.attention(q, q, q, softmax='float32')": "Unexpected keyword",
+    "found: int = attncli.attention(q, q, q).weights": "Incompatible types in assignment",
+    "attncli.attention(q, q, q).wieghts": "has no attribute",
+    "next(attncli.load(seed=0).trace('a')).stages['q'].sgape": "has no attribute",
+    "attncli.nothing": "has no attribute",
+}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """What the checker says about each file: its answer for the caller, then for every mistake."""
+    folder = tmp_path_factory.mktemp("caller")
+    (folder / "caller.py").write_text(CALLER, "utf-8")
+    for number, mistake in enumerate(WRONG):
+        lines = ("import numpy as np", "import attncli", "q = np.ones((2, 3, 4))", mistake)
+        (folder / f"wrong_{number}.py").write_text("\n".join(lines) + "\n", "utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={folder / 'cache'}"]
+    # other packages' own types are not the subject, and following torch's takes a minute
+    quiet = ["--follow-imports=silent", "--ignore-missing-imports"]
+    files = sorted(map(str, folder.glob("*.py")))
+    return subprocess.run([*command, *quiet, *files], capture_output=True, text=True, check=False).stdout
+
+
+def test_a_caller_is_checked(checked):
+    assert [line for line in checked.splitlines() if "caller.py" in line] == []
+    assert "Found" in checked, checked
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=list(WRONG))
+def test_a_mistake_is_told(checked, number):
+    told = [line for line in checked.splitlines() if f"wrong_{number}.py" in line]
+    assert any(list(WRONG.values())[number] in line for line in told), told
