@@ -65,7 +65,7 @@ class Checkpoint:
                 "this is not a folder", where=str(folder), expected="a folder with config.json and model.safetensors"
             )
         real = folder.resolve()
-        config = read_object(guarded(real, "config.json"), what="a model's config.json")
+        config = read_object(guarded(real, "config.json"), what="a model's config.json", tagged=True)
         for key in PACKED:
             if config.get(key) is not None:
                 raise UnsupportedError(

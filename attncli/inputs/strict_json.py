@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,21 +13,32 @@ from attncli.inputs.file_opening import read_regular
 SIZE_LIMIT = 16 * 2**20
 MOST = 2**21
 """Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
+TAG = "__float__"
+TAGGED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+"""How transformers writes numbers for which JSON has no word: an object of one key."""
 
 
 def read_object(
-    path: Path, *, what: str, shown: str | None = None, limit: int = SIZE_LIMIT, most: int = MOST
+    path: Path,
+    *,
+    what: str,
+    shown: str | None = None,
+    limit: int = SIZE_LIMIT,
+    most: int = MOST,
+    tagged: bool = False,
 ) -> dict[str, Any]:
     """The JSON object in a file. shown: the path to name in errors, where it is not `path` itself.
+
+    tagged: whether `{"__float__": "Infinity"}` stands for that number.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not), not an
     object, nested too deeply, or that names a key twice; LimitError above `limit` bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
-    return parsed_object(raw, shown or str(path), what, most=most)
+    return parsed_object(raw, shown or str(path), what, most=most, tagged=tagged)
 
 
-def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST) -> dict[str, Any]:
+def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged: bool = False) -> dict[str, Any]:
     """The JSON object in these bytes; raises as `read_object`."""
 
     # each takes up to a hundred times its bytes once it is parsed
@@ -38,7 +50,10 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST) -> dic
             expected=f"{what}, at most {most:,} of them",
         )
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> Any:
+        match pairs:
+            case [(str() as key, str() as word)] if tagged and key == TAG and word in TAGGED:
+                return TAGGED[word]
         found: dict[str, Any] = {}
         for key, value in pairs:
             if key in found:

@@ -15,9 +15,9 @@ from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_bl
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import check_size
-from attncli.mechanism.position import alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
+from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
-from attncli.mechanism.spec import Alibi, Attention, Block, Norm, Place, RelativeBuckets, Rope
+from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
 from attncli.mechanism.trace import LayerTrace
 
 
@@ -165,7 +165,7 @@ def project(
     if spec.qk_norm is not None and spec.qk_norm.over != "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
-        cos, sin = (backend.array(part) for part in rotation(spec.position, context.positions, context.length))
+        cos, sin = (backend.array(part) for part in _turns(backend, spec.position, context))
         q = rotate(backend, spec.position, q, cos, sin)
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
@@ -195,6 +195,16 @@ def project(
         sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
     )
     return Projected(q, k, v, rule)
+
+
+def _turns(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floats]:
+    """cos and sin of a rotation, [token, pair], or [batch, 1, token, pair] where they depend on each text's own
+    length."""
+    if context.key_lengths is None or not isinstance(rope.scaling, Dynamic | LongRope):
+        return rotation(rope, context.positions, context.length)
+    lengths = backend.numpy(context.key_lengths).reshape(-1).tolist()
+    each = [rotation(rope, context.positions, length) for length in lengths]
+    return np.stack([cos for cos, _ in each])[:, None], np.stack([sin for _, sin in each])[:, None]
 
 
 def position_bias(

@@ -12,7 +12,7 @@ from attncli.errors import UnsupportedError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.block import Context
 from attncli.mechanism.mask import AllOf, AnyOf, BigBird, Given, Hashed, Mask, Padding, SameBucket
-from attncli.mechanism.spec import Attention, Dynamic, LongRope, Rope, Spec
+from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import STAGES, LayerTrace
 from attncli.models.run import Store, through
 
@@ -82,10 +82,6 @@ def _check(spec: Spec, differ: bool) -> None:
                     f"a mask of the kind {type(mask).__name__} depends on the text it is for",
                     expected="these texts one at a time",
                 )
-        if differ and _stretches(block.attention):
-            raise UnsupportedError(
-                "this model's positions depend on the length of the text", expected="these texts one at a time"
-            )
 
 
 def _parts(mask: Mask) -> list[Mask]:
@@ -94,7 +90,3 @@ def _parts(mask: Mask) -> list[Mask]:
             return [inner for part in parts for inner in _parts(part)]
         case _:
             return [mask]
-
-
-def _stretches(attention: Attention) -> bool:
-    return isinstance(attention.position, Rope) and isinstance(attention.position.scaling, Dynamic | LongRope)

@@ -76,6 +76,7 @@ class Config:
         self.values = values
         self.where = where
         self.read: set[str] = set()
+        self.notes: list[str] = []
 
     def get(self, *keys: str) -> Any:
         """The value of the first key that is there and not null, else None."""
@@ -170,6 +171,11 @@ class Config:
             )
         return found
 
+    def note(self, text: str) -> None:
+        """Remember, once, what a user must be told of these values."""
+        if text not in self.notes:
+            self.notes.append(text)
+
     def refuse(self, key: str, consequence: str) -> UnsupportedError:
         """The refusal of the value of a key."""
         return UnsupportedError(
@@ -196,7 +202,7 @@ def without(values: Mapping[str, Any], ignore: Collection[str], where: str) -> C
 
 
 def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
-    """Check every key that nobody read; returns a warning for each that nobody knows.
+    """Check every key that nobody read; returns the notes of those that did, and a warning for each that nobody knows.
 
     fixed: keys that the family declares and that are implemented for one value only (null means that value).
     Raises UnsupportedError for another value, naming key, value and consequence.
@@ -218,7 +224,7 @@ def settle(config: Config, fixed: Mapping[str, Fixed]) -> tuple[str, ...]:
         told.append(
             f"config.json has {len(unknown) - MOST_TOLD:,} more keys that attn does not know; they play no part"
         )
-    return tuple(told)
+    return (*config.notes, *told)
 
 
 def _shown(value: object) -> str:

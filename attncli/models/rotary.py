@@ -21,30 +21,34 @@ def rope(
     theta: tuple[str, ...] = ("rope_theta",),
     default_theta: float = 10000.0,
     partial: tuple[str, ...] = ("partial_rotary_factor",),
-    default_partial: float = 1.0,
+    default_partial: float | None = None,
     pairing: Literal["half", "adjacent"] = "half",
     scaled: bool = True,
 ) -> Rope:
     """The rotary embedding that a config describes.
 
     kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one set per type then.
-    theta, partial: how the config spells base and rotated share outside `rope_parameters`.
+    theta, partial: how the config spells base and rotated share outside `rope_parameters`. default_partial: the share
+    where it says nothing; None for a family that rotates whole heads whatever the config says.
     scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not
-    known.
+    known, and for scaling of a share of heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
-    share = config.number(*partial, default=default_partial)
+    share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
     inside = _shared(config) if kind is None else _of_kind(config, kind, scaled=scaled)
     base = inside.number("rope_theta", default=outside_theta)
-    dims = int(head_dim * inside.number("partial_rotary_factor", default=share))
+    told = inside.get("rope_type", "type") or "default"
+    share = inside.number("partial_rotary_factor", default=share)
+    if default_partial is None and share != 1:
+        share = _whole(config, told, share)
+    dims = int(head_dim * share)
     if dims % 2 or not 0 < dims <= head_dim or base <= 1:
         raise InputError(
             f"rotary embedding of {dims} of {head_dim} entries with base {base:g}",
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
         )
-    told = inside.get("rope_type", "type") or "default"
     scaling = None if told == "default" else _scaling(told, inside, config, dims, by_kind=kind is not None)
     unread = [
         key
@@ -56,6 +60,18 @@ def rope(
             f"the rotary embedding of type {told!r} has a key {unread[0]!r}", where=inside.where, expected=TYPES
         )
     return Rope(dims, base, pairing, scaling)
+
+
+def _whole(config: Config, kind: str, share: float) -> float:
+    """The share of a head that is rotated in a family that knows no share: 1, with a note that the config's is idle."""
+    if kind != "default":
+        raise UnsupportedError(
+            f"config.json scales the rotary embedding ({kind!r}) of the share {share:g} of each head",
+            where=config.where,
+            expected="whole heads: models of this family rotate no less",
+        )
+    config.note(f"config.json's partial_rotary_factor, {share:g}, plays no part: this family rotates whole heads")
+    return 1.0
 
 
 def _shared(config: Config) -> Config:

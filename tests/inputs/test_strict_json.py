@@ -33,3 +33,17 @@ def test_more_values_than_any_model_needs_are_refused_before_they_fill_the_memor
     (tmp_path / "a.json").write_bytes(raw)
     with pytest.raises(LimitError, match="names and values"):
         read_object(tmp_path / "a.json", what="what")
+
+
+def test_numbers_for_which_json_has_no_word(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"a": {"__float__": "Infinity"}, "b": [{"__float__": "-Infinity"}], "c": {"__float__": "x"}}')
+    assert read_object(path, what="a config", tagged=True) == {
+        "a": float("inf"),
+        "b": [float("-inf")],
+        "c": {"__float__": "x"},
+    }
+    assert read_object(path, what="a config")["a"] == {"__float__": "Infinity"}
+    path.write_text('{"__float__": "NaN"}')
+    with pytest.raises(InputError, match="not an object"):
+        read_object(path, what="a config", tagged=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch_classes as classes
+from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.arrays.backend import choose
@@ -62,6 +63,19 @@ def test_each_text_gets_what_it_gets_alone(backend: str, mask: Mask | None, posi
 def test_chosen_heads_and_rotary_positions() -> None:
     made = model(Settings(d_model=24, heads=6, position="rope", mask=Causal()))
     assert compare(made, TEXTS, heads=[1, 4]) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["llama dynamic", "phi3 long", "gpt_neox in sequence"])
+def test_positions_that_depend_on_the_length_of_the_text(name: str, tmp_path: Path) -> None:
+    """Each text's rotation is that of its own length, not of the longest."""
+    made = attncli.load(make(CASES[name], tmp_path), backend="numpy", dtype="float64")
+    texts = [made.tokenizer.ids_to_tokens(range(3, 3 + count)) for count in (13, 2, 6, 8, 9)]
+    together = list(made.trace_batch(texts))
+    for entry, tokens in enumerate(texts):
+        for layer, single in zip(together, made.trace(tokens), strict=True):
+            ours = alone(layer, entry, len(tokens))
+            for stage in ("q", "weights", "out"):
+                assert np.abs(ours.stages[stage] - single.stages[stage]).max() < 1e-12, stage
 
 
 def test_learned_keys_stand_behind_the_padding(tmp_path: Path) -> None:

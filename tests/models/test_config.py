@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_checkpoints import CASES, LLAMA
+from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.mechanism.mask import Causal, Window
@@ -145,7 +145,7 @@ def test_ignored_keys_are_as_if_they_were_not_there() -> None:
         {"rope_scaling": {"rope_type": "longrope", "short_factor": [10**400] * 5, "long_factor": [1.0] * 5}},
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "max_position_embeddings": None},
         {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0}},
-        {"partial_rotary_factor": 0.3},
+        {"partial_rotary_factor": -0.5},
         {"tie_word_embeddings": "yes"},
     ],
 )
@@ -234,8 +234,11 @@ def test_of_two_spellings_the_old_one_counts_as_in_transformers() -> None:
 
 
 def test_a_share_of_each_head_is_rotated() -> None:
-    assert old(partial_rotary_factor=0.4).dims == 4
-    assert old(rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.8}).dims == 8
+    assert old(partial_rotary_factor=0.4).dims == 10
+    phi = {**LAYER_NORM, "num_hidden_layers": 1, "hidden_size": 60}
+    assert blocks_of(spec_of("phi", **phi, partial_rotary_factor=0.4))[0].position.dims == 4
+    inside = {"rope_type": "default", "partial_rotary_factor": 0.8}
+    assert blocks_of(spec_of("phi", **phi, rope_parameters=inside))[0].position.dims == 8
     assert blocks_of(spec_of("gpt_neox", vocab_size=61, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4,
                              rotary_pct=0.5, rotary_emb_base=1000))[0].position == Rope(16, 1000.0)  # fmt: skip
 

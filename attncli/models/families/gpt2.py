@@ -26,8 +26,6 @@ NAMES = Names(
 
 FIXED = {
     "add_cross_attention": Fixed(False, "cross-attention would be added to each layer"),
-    # computes the same in another precision
-    "reorder_and_upcast_attn": Fixed(False, "scores would be computed in float32 whatever the type of the run"),
 }
 
 
@@ -41,6 +39,7 @@ def spec(config: Config) -> Spec:
     mlp = Mlp(inner, config.choice("activation_function", among=ACTIVATIONS, default="gelu_new"))
     scale = dim**-0.5 if config.flag("scale_attn_weights", default=True) else 1.0
     by_layer = config.flag("scale_attn_by_inverse_layer_idx", default=False)
+    config.flag("reorder_and_upcast_attn", default=False)  # the same mathematics, guarded against float16's overflow
     blocks = [
         Block(
             Attention(heads, heads, dim, dim, scale=scale / (layer + 1) if by_layer else scale, mask=Causal()),

@@ -21,7 +21,10 @@ def spec(config: Config) -> Spec:
     mask = causal(config.optional("sliding_window"))
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
-        config, position=rope(config, llama.head_dim(config)), mask=mask, norms={"attn.in": norm, "mlp.in": norm}
+        config,
+        position=rope(config, llama.head_dim(config), default_partial=1.0),
+        mask=mask,
+        norms={"attn.in": norm, "mlp.in": norm},
     )
     return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
 
