@@ -114,6 +114,8 @@ def activation(kind: str, x: float) -> float:
             return x / (1 + math.exp(-x))
         case "quick_gelu":
             return x / (1 + math.exp(-1.702 * x))
+        case "relu2":
+            return max(x, 0.0) ** 2
         case _:
             raise ValueError(kind)
 
@@ -137,26 +139,49 @@ def multi_head(
     *,
     prefix: str = "attn",
     memory: Matrix | None = None,
+    clip: float = math.inf,
     **options: Any,
 ) -> dict[str, Any]:
     """Multi-head attention with every stage; `out` is [token][width]. options: as `oracles.attention` takes them."""
     source = x if memory is None else memory
-    q = split([linear(weights, f"{prefix}.q", row) for row in x], heads)
-    k = split([linear(weights, f"{prefix}.k", row) for row in source], kv_heads)
-    v = split([linear(weights, f"{prefix}.v", row) for row in source], kv_heads)
+
+    def projected(name: str, row: Vector) -> Vector:
+        return [min(max(value, -clip), clip) for value in linear(weights, f"{prefix}.{name}", row)]
+
+    q = split([projected("q", row) for row in x], heads)
+    k = split([projected("k", row) for row in source], kv_heads)
+    v = split([projected("v", row) for row in source], kv_heads)
     found = attention(q, k, v, **options)
     joined = [[value for head in found["mixed"] for value in head[at]] for at in range(len(x))]
     out = [linear(weights, f"{prefix}.o", row) for row in joined] if f"{prefix}.o.weight" in weights else joined
     return {**found, "q": q, "k": k, "v": v, "out": out}
 
 
-def feed_forward(weights: Weights, x: Vector, kind: str, gated: bool = False) -> Vector:
-    up = linear(weights, "mlp.up", x)
+def feed_forward(weights: Weights, x: Vector, kind: str, gated: bool = False, prefix: str = "mlp") -> Vector:
+    up = linear(weights, f"{prefix}.up", x)
     if gated:
-        inner = [activation(kind, g) * u for g, u in zip(linear(weights, "mlp.gate", x), up, strict=True)]
+        inner = [activation(kind, g) * u for g, u in zip(linear(weights, f"{prefix}.gate", x), up, strict=True)]
     else:
         inner = [activation(kind, u) for u in up]
-    return linear(weights, "mlp.down", inner)
+    return linear(weights, f"{prefix}.down", inner)
+
+
+def experts(weights: Weights, x: Vector, kind: str, chosen: int, renormalise: bool) -> Vector:
+    """The router's best parts, one after the other, each in its share."""
+    shares = softmax(linear(weights, "experts.router", x))
+    best = sorted(range(len(shares)), key=lambda expert: -shares[expert])[:chosen]
+    whole = math.fsum(shares[expert] for expert in best) if renormalise else 1.0
+    total = [0.0] * len(x)
+    for expert in best:
+        own = {f"one.{name}.weight": weights[f"experts.{name}.weight"][expert] for name in ("up", "gate", "down")}
+        served = feed_forward(own, x, kind, True, "one")
+        total = [a + shares[expert] / whole * b for a, b in zip(total, served, strict=True)]
+    return total
+
+
+def softmax(x: Vector) -> Vector:
+    raised = [math.exp(value - max(x)) for value in x]
+    return [value / math.fsum(raised) for value in raised]
 
 
 def plus(a: Matrix, b: Matrix) -> Matrix:

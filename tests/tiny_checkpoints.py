@@ -23,6 +23,8 @@ LLAMA = {
 }  # fmt: skip
 PLAIN = {key: value for key, value in LLAMA.items() if key != "head_dim"}
 LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {"layer_norm_eps": 1e-3}
+BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 GPT2 = {
     "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,
     "bos_token_id": 1, "eos_token_id": 2,
@@ -138,6 +140,10 @@ CASES: dict[str, Case] = {
         "qwen3_moe",
         {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23},
     ),
+    "qwen3_moe, some layers without": Case(
+        "qwen3_moe",
+        {**LLAMA, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23, "mlp_only_layers": [0]},
+    ),
     "gemma": Case("gemma", {**LLAMA, **_rope("default")}),
     "gemma2": Case(
         "gemma2",
@@ -200,6 +206,58 @@ CASES: dict[str, Case] = {
         {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 12, "multi_query": False,
          "parallel_attn": False, "bias": True, "alibi": True},
     ),
+    "granite": Case(
+        "granite",
+        {**PLAIN, **_rope("default"), "attention_multiplier": 0.31, "residual_multiplier": 0.7, "embedding_multiplier": 1.9,
+         "logits_scaling": 3.0, "attention_bias": True, "mlp_bias": True},
+        "AutoModelForCausalLM",
+    ),
+    "granite without multipliers": Case("granite", {**PLAIN, "tie_word_embeddings": True}, "AutoModelForCausalLM"),
+    "granitemoe": Case(
+        "granitemoe",
+        {**PLAIN, **_rope("default"), "num_hidden_layers": 2, "attention_multiplier": 0.31, "residual_multiplier": 0.7,
+         "embedding_multiplier": 1.9, "num_local_experts": 5, "num_experts_per_tok": 2},
+    ),
+    "glm": Case("glm", {**LLAMA, **_rope("default", partial_rotary_factor=0.6)}),
+    "glm without biases": Case("glm", {**LLAMA, "head_dim": 12, "attention_bias": False}, "AutoModelForCausalLM"),
+    "glm4": Case("glm4", {**LLAMA, **_rope("default", partial_rotary_factor=0.6)}, "AutoModelForCausalLM"),
+    "olmo": Case("olmo", {**BARE, **_rope("default"), "clip_qkv": 0.7}, "AutoModelForCausalLM"),
+    "olmo without bounds": Case("olmo", {**BARE, "attention_bias": True}),
+    "olmo3": Case(
+        "olmo3",
+        {**PLAIN, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+         "rope_parameters": {
+             "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 97.0},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 11.0},
+         }},
+    ),
+    "olmo3 by silence": Case("olmo3", {**PLAIN, "num_hidden_layers": 4, "sliding_window": 5, "attention_bias": True}),
+    "starcoder2": Case("starcoder2", {**BARE, **_rope("default"), "norm_epsilon": 1e-3, "sliding_window": 5}, "AutoModelForCausalLM"),
+    "starcoder2 without biases": Case("starcoder2", {**BARE, **_rope("linear", factor=2.0), "use_bias": False}),
+    "cohere2": Case(
+        "cohere2", {**LAYER_NORM, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5, "attention_bias": True},
+        "AutoModelForCausalLM",
+    ),
+    "ministral": Case("ministral", {**LLAMA, **_rope("default"), "sliding_window": 5, "layer_types": MIXED}),
+    "exaone4": Case("exaone4", {**PLAIN, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5}, "AutoModelForCausalLM"),
+    "exaone4 without windows": Case("exaone4", {**PLAIN, **_rope("default"), "sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "nemotron": Case("nemotron", {**BARE, **_rope("default", partial_rotary_factor=0.7), "norm_eps": 1e-3, "attention_bias": True, "mlp_bias": True}),
+    "nemotron by silence": Case("nemotron", {**BARE, "hidden_size": 48, "norm_eps": 1e-3}, "AutoModelForCausalLM"),
+    "qwen2_moe": Case(
+        "qwen2_moe",
+        {**PLAIN, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
+         "shared_expert_intermediate_size": 19, "mlp_only_layers": [1], "use_sliding_window": True, "sliding_window": 5},
+    ),
+    "qwen2_moe in steps": Case(
+        "qwen2_moe",
+        {**PLAIN, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
+         "shared_expert_intermediate_size": 19, "decoder_sparse_step": 2, "norm_topk_prob": True, "qkv_bias": False},
+        "AutoModelForCausalLM",
+    ),
+    "ernie4_5": Case("ernie4_5", {**LLAMA, **_rope("default"), "use_bias": True}),
+    "ernie4_5 without biases": Case("ernie4_5", LLAMA, "AutoModelForCausalLM"),
+    "seed_oss": Case("seed_oss", {**LLAMA, **_rope("default"), "attention_out_bias": True, "mlp_bias": True}),
+    "seed_oss without biases": Case("seed_oss", {**LLAMA, "attention_bias": False}, "AutoModelForCausalLM"),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
     "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "mt5": Case("mt5", {**T5, "feed_forward_proj": "gated-gelu"}, "AutoModelForSeq2SeqLM"),

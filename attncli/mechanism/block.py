@@ -69,15 +69,19 @@ def run_block(
     A block without residual gives its last branch's output, whose width may differ.
     """
     normed = partial(_placed, backend, block, weights)
+
+    def added(branch: Array) -> Array:
+        return branch if block.branch_scale == 1.0 else branch * block.branch_scale
+
     entering = normed("attn.in", hidden)
     stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
     out = normed("attn.out", stages["out"])
     cross = None
     if block.parallel and block.mlp is not None:
         other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
-        state = hidden + out + feed_forward(backend, block.mlp, weights, other)
+        state = hidden + added(out) + added(feed_forward(backend, block.mlp, weights, other))
     else:
-        state = hidden + out if block.residual else out
+        state = hidden + added(out) if block.residual else out
         if block.residual:
             stages["sum"] = state
         state = normed("attn.sum", state)
@@ -87,12 +91,12 @@ def run_block(
             inner, inner_empty = _attention(
                 backend, block.cross, weights, "cross", normed("cross.in", state), context.memory, context, layer
             )
-            after = normed("cross.sum", state + inner["out"])
+            after = normed("cross.sum", state + added(inner["out"]))
             cross = LayerTrace(layer, inner, inner_empty, state, after)
             state = after
         if block.mlp is not None:
             result = normed("mlp.out", feed_forward(backend, block.mlp, weights, normed("mlp.in", state)))
-            state = normed("mlp.sum", state + result)
+            state = normed("mlp.sum", state + added(result))
     return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
 
 
@@ -159,6 +163,8 @@ def project(
     q = linear(backend, weights, f"{prefix}.q", x)
     k = linear(backend, weights, f"{prefix}.k", source)
     v = linear(backend, weights, f"{prefix}.v", source)
+    if spec.clip is not None:
+        q, k, v = (_clipped(backend, part, spec.clip) for part in (q, k, v))
     if spec.qk_norm is not None and spec.qk_norm.over == "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
@@ -240,6 +246,8 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
     if norm.kind == "layer":
         wide = wide - backend.sum(wide, -1) / width
     scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / width + norm.eps)
+    if not norm.affine:
+        return backend.cast(scaled, dtype)
     if weight is not None:
         scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
     return backend.cast(scaled if bias is None else scaled + bias, dtype)
@@ -255,6 +263,11 @@ def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array
     if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
         weight = weight[:, None, :]
     return normalise(backend, norm, x, weight, bias)
+
+
+def _clipped(backend: Backend, x: Array, bound: float) -> Array:
+    """Every entry cut off at ±bound; NaN stays."""
+    return backend.where(x > bound, bound, backend.where(x < -bound, -bound, x))
 
 
 def _split(backend: Backend, x: Array, heads: int) -> Array:

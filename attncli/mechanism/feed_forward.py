@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 
@@ -12,19 +13,22 @@ from attncli.mechanism.spec import Activation, Experts, Mlp
 Role = Callable[[str], Array | None]
 
 
-def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array) -> Array:
-    """[..., token, width] to the same shape."""
+def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp") -> Array:
+    """[..., token, width] to the same shape. prefix: of the roles of a part that is no mixture."""
     match spec:
         case Mlp(_, activation, gated):
-            up = linear(backend, weights, "mlp.up", x)
+            up = linear(backend, weights, f"{prefix}.up", x)
             if gated:
-                inner = activate(backend, activation, linear(backend, weights, "mlp.gate", x))
+                inner = activate(backend, activation, linear(backend, weights, f"{prefix}.gate", x))
                 inner *= up
             else:
                 inner = activate(backend, activation, up)
-            return linear(backend, weights, "mlp.down", inner)
-        case Experts():
-            return _experts(backend, spec, weights, x)
+            return linear(backend, weights, f"{prefix}.down", inner)
+        case Experts(shared=shared):
+            found = _experts(backend, spec, weights, x)
+            return found if shared is None else found + _shared(backend, spec, shared, weights, x)
+        case _:
+            assert_never(spec)
 
 
 def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
@@ -49,7 +53,7 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     """Each token through its best experts, weighted by the router's softmax. Source: Jiang et al., Mixtral, 2024."""
     flat = x.reshape((-1, x.shape[-1]))
-    logits = np.asarray(backend.numpy(linear(backend, weights, "mlp.router", flat)))
+    logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
     shares = np.exp(logits - logits.max(-1, keepdims=True))
     shares = shares / shares.sum(-1, keepdims=True)
     best = np.argsort(-shares, -1, kind="stable")[:, : spec.chosen]
@@ -64,9 +68,18 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
             whole = weights(name)
             return None if whole is None else whole[expert]
 
-        served = feed_forward(backend, Mlp(spec.width, spec.activation, gated=True), role, flat)
+        served = feed_forward(backend, Mlp(spec.width, spec.activation, gated=True), role, flat, "experts")
         total = total + served * backend.array(picked[:, expert, None])
     return total.reshape(tuple(x.shape))
+
+
+def _shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:
+    """The part that serves every token, in the measure that the token asks for."""
+    found = feed_forward(backend, part, weights, x, "shared")
+    if not spec.shared_share:
+        return found
+    share = linear(backend, weights, "shared.share", x)
+    return found * ((backend.tanh(0.5 * share) + 1.0) * 0.5)  # a sigmoid that never overflows
 
 
 def activate(backend: Backend, kind: Activation, x: Array) -> Array:
@@ -92,10 +105,16 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             found = backend.tanh(found)
         case "relu":
             return backend.where(x < 0, 0.0, x)  # NaN stays NaN
+        case "relu2":
+            found = backend.where(x < 0, 0.0, x)
+            found *= found
+            return found
         case "silu":
             found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
         case "quick_gelu":
             found = backend.tanh(x * (1.702 * 0.5))
+        case _:
+            assert_never(kind)
     found += 1.0
     found *= 0.5  # before x, which twice over may leave the range of its type
     found *= x

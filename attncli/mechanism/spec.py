@@ -112,12 +112,13 @@ Position: TypeAlias = Rope | Alibi | RelativeBuckets | None
 class Norm:
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
 
-    unit_offset: the stored weight w multiplies as 1 + w (Gemma).
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored weight at all.
     """
 
     kind: Literal["layer", "rms"]
     eps: float
     unit_offset: bool = False
+    affine: bool = True
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ class Attention:
     scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
     hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries, `scale` is 1.
+    clip: queries, keys and values are cut off at ±clip as they leave their projections; None for not.
     Raises UsageError for another softcap.
     """
 
@@ -153,13 +155,14 @@ class Attention:
     softcap: float | None = None
     sinks: bool = False
     hashing: Reformer | None = None
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
             raise UsageError(f"softcap is {self.softcap}", expected="a positive number")
 
 
-Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu"]
+Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2"]
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,8 @@ class Experts:
     """A mixture of `count` gated feed-forward parts, of which the router's best `chosen` serve each token.
 
     width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
+    shared: a part that serves every token besides; None for none. shared_share: whether the token decides, by a sigmoid
+    of its own, how much of it is added.
     """
 
     count: int
@@ -184,6 +189,8 @@ class Experts:
     width: int
     activation: Activation
     renormalise: bool
+    shared: Mlp | None = None
+    shared_share: bool = False
 
 
 Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
@@ -196,7 +203,7 @@ class Block:
 
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
-    residual: whether each branch is added to its input.
+    residual: whether each branch is added to its input. branch_scale: multiplies what a branch adds.
     """
 
     attention: Attention
@@ -204,6 +211,7 @@ class Block:
     norms: Mapping[Place, Norm] = field(default_factory=dict)
     parallel: bool = False
     residual: bool = True
+    branch_scale: float = 1.0
     cross: Attention | None = None
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, assert_never
 
 import numpy as np
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.mechanism.spec import Spec
-from attncli.models.family import Concat, Family, Grouped, Names, Shared, Source, Stacked
+from attncli.models.family import Concat, Family, Grouped, Names, PerExpert, Shared, Source, Stacked
 from attncli.models.roles import Role, layer_roles, outer_roles
 
 SPELLINGS = {".weight": (".weight", ".gamma"), ".bias": (".bias", ".beta"), "": ("",)}
@@ -41,26 +41,28 @@ class Stored(Protocol):
 @dataclass(frozen=True)
 class Bound:
     """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
-    one role, "concat" and "grouped" one tensor for several. groups: how many groups of heads "grouped" has.
+    one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
     shared: whether every layer uses the same tensor."""
 
     tensors: tuple[str, ...]
     roles: tuple[Role, ...]
-    form: Literal["whole", "stacked", "concat", "grouped"] = "whole"
+    form: Literal["whole", "stacked", "concat", "grouped", "each"] = "whole"
     transposed: bool = False
     groups: int = 1
     shared: bool = False
 
     def shape(self) -> tuple[int, ...]:
         """The shape that each tensor must have."""
-        rows = [role.shape for role in self.roles]
-        shape = (
-            rows[0][1:]
-            if self.form == "stacked"
-            else (sum(row[0] for row in rows), *rows[0][1:])
-            if len(rows) > 1
-            else rows[0]
-        )
+        first, rows = self.roles[0].shape, [role.shape for role in self.roles]
+        match self.form:
+            case "stacked":
+                shape = first[1:]
+            case "each":
+                shape = (first[0], sum(row[1] for row in rows), *first[2:])
+            case "whole" | "concat" | "grouped":
+                shape = (sum(row[0] for row in rows), *first[1:])
+            case _:
+                assert_never(self.form)
         return shape[::-1] if self.transposed else shape
 
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -70,8 +72,9 @@ class Bound:
             whole = whole.T
         if self.form in ("whole", "stacked"):
             return {self.roles[0].name: whole}
-        rows = [role.shape[0] // self.groups for role in self.roles]
-        apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
+        each = self.form == "each"
+        rows = [role.shape[1] if each else role.shape[0] // self.groups for role in self.roles]
+        apart = whole if each else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
         return {
             role.name: apart[:, end - count : end].reshape(role.shape)
@@ -171,7 +174,7 @@ class _Binder:
                 return Bound(tuple(named), roles, "stacked", transposed) if len(named) == len(tensors) else None
             case Shared(name):
                 tensor = self._found(name, suffix, roles[0])
-            case Concat(name) | Grouped(name) | (str() as name):
+            case Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
                 tensor = self._found("|".join(layer + one for one in name.split("|")), suffix, roles[0])
         if tensor is None:
             return None
@@ -180,8 +183,12 @@ class _Binder:
                 return Bound((tensor,), roles, "concat", transposed)
             case Grouped():
                 return Bound((tensor,), roles, "grouped", transposed, self._groups(roles))
-            case _:
+            case PerExpert():
+                return Bound((tensor,), roles, "each", transposed)
+            case Stacked() | Shared() | str():
                 return Bound((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
+            case _:
+                assert_never(source)
 
     def _groups(self, roles: tuple[Role, ...]) -> int:
         attention = self.spec.blocks[0].attention

@@ -13,5 +13,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
     "quick_gelu": "quick_gelu",
+    "relu2": "relu2",
 }
 """Activation functions by the name configs give them."""

@@ -26,6 +26,14 @@ class Grouped:
 
 
 @dataclass(frozen=True)
+class PerExpert:
+    """One tensor with an entry for each expert along its first axis, each with several roles' rows one after the
+    other."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Stacked:
     """One tensor per head or expert, `{item}` in the name; the role is all of them along a new first axis."""
 
@@ -39,7 +47,7 @@ class Shared:
     name: str
 
 
-Source: TypeAlias = str | Concat | Grouped | Stacked | Shared
+Source: TypeAlias = str | Concat | Grouped | PerExpert | Stacked | Shared
 """Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role
 has it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import assert_never
 
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, RelativeBuckets, Spec
 
@@ -41,20 +42,31 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
     yield from _attention("attn", block.attention, width)
     if block.cross is not None:
         yield from _attention("cross", block.cross, width)
-    for place in block.norms:
-        yield Role(f"{place}.weight", (width,))
+    for place, norm in block.norms.items():
+        if norm.affine:
+            yield Role(f"{place}.weight", (width,))
     match block.mlp:
-        case Mlp(inner, _, gated):
-            names = ("mlp.up", "mlp.gate") if gated else ("mlp.up",)
-            for name in names:
-                yield Role(f"{name}.weight", (inner, width))
-            yield Role("mlp.down.weight", (width, inner))
-        case Experts(count, _, inner):
-            yield Role("mlp.router.weight", (count, width))
-            for name, out, fan_in in (("mlp.gate", inner, width), ("mlp.up", inner, width), ("mlp.down", width, inner)):
-                yield Role(f"{name}.weight", (count, out, fan_in))
+        case Mlp():
+            yield from _fed("mlp", block.mlp, width)
+        case Experts(count, shared=shared):
+            yield Role("experts.router.weight", (count, width))
+            for role in _fed("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
+                yield Role(role.name, (count, *role.shape))
+            if shared is not None:
+                yield from _fed("shared", shared, width)
+            if block.mlp.shared_share:
+                yield Role("shared.share.weight", (1, width))
         case None:
             pass
+        case _:
+            assert_never(block.mlp)
+
+
+def _fed(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
+    """The roles of one feed-forward part."""
+    for name in ("up", "gate") if part.gated else ("up",):
+        yield Role(f"{prefix}.{name}.weight", (part.width, width))
+    yield Role(f"{prefix}.down.weight", (width, part.width))
 
 
 def outer_roles(spec: Spec) -> list[Role]:
@@ -78,11 +90,11 @@ def _outside(spec: Spec) -> Iterator[Role]:
         yield Role("positions.weight", ((spec.max_positions or 0) + embedding.position_offset, summed))
     if embedding.types:
         yield Role("types.weight", (embedding.types, summed))
-    if embedding.norm is not None:
+    if embedding.norm is not None and embedding.norm.affine:
         yield Role("embed.norm.weight", (summed,))
     if embedding.projection is not None:
         yield Role("embed.project.weight", (spec.d_model, width))
-    if spec.final_norm is not None:
+    if spec.final_norm is not None and spec.final_norm.affine:
         yield Role("final.weight", (spec.d_model,))
 
 
@@ -97,7 +109,7 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
         ):
             yield Role(
                 f"{role.module}.bias",
-                role.shape[:1] if len(role.shape) == 2 and "norm" not in role.module else role.shape,
+                role.shape if "norm" in role.module or len(role.shape) == 1 else role.shape[:-1],
             )
 
 

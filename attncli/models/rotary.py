@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal
 
 from attncli.errors import InputError, UnsupportedError
@@ -24,14 +25,16 @@ def rope(
     default_partial: float | None = None,
     pairing: Literal["half", "adjacent"] = "half",
     scaled: bool = True,
+    original: int | None = None,
 ) -> Rope:
     """The rotary embedding that a config describes.
 
     kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one set per type then.
     theta, partial: how the config spells base and rotated share outside `rope_parameters`. default_partial: the share
     where it says nothing; None for a family that rotates whole heads whatever the config says.
-    scaled: whether `rope_scaling` is meant for these layers. Raises UnsupportedError for a type of scaling that is not
-    known, and for scaling of a share of heads in a family that rotates whole heads.
+    scaled: whether `rope_scaling` is meant for these layers. original: the `original_max_position_embeddings` that the
+    config means by silence. Raises UnsupportedError for a type of scaling that is not known, and for scaling of a share
+    of heads in a family that rotates whole heads.
     """
     config.optional("max_position_embeddings", "n_positions")
     outside_theta = config.number(*theta, default=default_theta)
@@ -49,7 +52,7 @@ def rope(
             where=config.where,
             expected="pairs of entries within a head, a base above 1",
         )
-    scaling = None if told == "default" else _scaling(told, inside, config, dims, by_kind=kind is not None)
+    scaling = None if told == "default" else _scaling(told, inside, config, dims, original, by_kind=kind is not None)
     unread = [
         key
         for key in inside.values
@@ -98,8 +101,9 @@ def _of_kind(config: Config, kind: str, *, scaled: bool) -> Config:
     return Config(told, config.where)
 
 
-def _scaling(kind: str, inside: Config, config: Config, dims: int, *, by_kind: bool) -> RopeScaling:
+def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | None, *, by_kind: bool) -> RopeScaling:
     longest = config.whole("max_position_embeddings", "n_positions")
+    original = partial(_original, inside, config, longest, usual, by_kind=by_kind)
     match kind:
         case "linear":
             return Linear(inside.number("factor"))
@@ -110,19 +114,19 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, *, by_kind: b
         case "dynamic":
             return Dynamic(inside.number("factor"), longest)
         case "llama3":
-            return _llama3(inside, _original(inside, config, longest, by_kind=by_kind))
+            return _llama3(inside, original())
         case "yarn":
-            return _yarn(inside, longest, _original(inside, config, longest, by_kind=by_kind))
+            return _yarn(inside, longest, original())
         case "longrope" | "su":
-            return _longrope(inside, longest, _original(inside, config, longest, by_kind=by_kind), dims)
+            return _longrope(inside, longest, original(), dims)
         case _:
             raise UnsupportedError(f"the rotary embedding has the scaling {kind!r}", where=inside.where, expected=TYPES)
 
 
-def _original(inside: Config, config: Config, longest: int, *, by_kind: bool) -> int:
+def _original(inside: Config, config: Config, longest: int, usual: int | None, *, by_kind: bool) -> int:
     """How many positions training had before the scaling. A number outside of what is said of the scaling counts
     first."""
-    outside = None if by_kind else config.optional("original_max_position_embeddings", least=2)
+    outside = None if by_kind else config.optional("original_max_position_embeddings", default=usual, least=2)
     return inside.whole("original_max_position_embeddings", default=longest, least=2) if outside is None else outside
 
 

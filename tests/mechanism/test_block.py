@@ -18,6 +18,7 @@ from attncli.mechanism.spec import Alibi, Attention, Block, Mlp, Norm, RelativeB
 TOKENS, WIDTH, HEADS, KV, DIM, V_DIM, INNER = 7, 11, 6, 3, 5, 2, 13
 ATTENTION = Attention(HEADS, KV, DIM, V_DIM, scale=0.4, mask=Causal(), softcap=3.0)
 LAYER, RMS, GEMMA = Norm("layer", 1e-5), Norm("rms", 1e-6), Norm("rms", 1e-6, unit_offset=True)
+BARE = Norm("layer", 1e-2, affine=False)
 
 
 def weights(seed: int = 0, *, gated: bool = False, bias: bool = True) -> dict[str, np.ndarray]:
@@ -62,7 +63,7 @@ def loop(block, roles, hidden, *, memory=None, sees=oracles.causal):
         norm = block.norms.get(place)
         if norm is None:
             return x
-        weight, bias = roles[f"{place}.weight"], roles[f"{place}.bias"]
+        weight, bias = (roles[f"{place}.weight"], roles[f"{place}.bias"]) if norm.affine else (None, [0.0] * WIDTH)
         if norm.kind == "layer":
             return [oracles_layers.layer_norm(row, norm.eps, weight, bias) for row in x]
         return [
@@ -75,9 +76,15 @@ def loop(block, roles, hidden, *, memory=None, sees=oracles.causal):
 
     spec = block.attention
     entering = normed("attn.in", rows)
-    stages = oracles_layers.multi_head(entering, roles, HEADS, KV, scale=spec.scale, softcap=spec.softcap, sees=sees)
+    clip = np.inf if spec.clip is None else spec.clip
+    stages = oracles_layers.multi_head(
+        entering, roles, HEADS, KV, scale=spec.scale, softcap=spec.softcap, sees=sees, clip=clip
+    )
     out = normed("attn.out", stages["out"])
-    plus = oracles_layers.plus
+
+    def plus(a, b):
+        return oracles_layers.plus(a, [[value * block.branch_scale for value in row] for row in b])
+
     if block.parallel:
         return stages, plus(plus(rows, out), fed(normed("mlp.in", rows) if "mlp.in" in block.norms else entering))
     state = normed("attn.sum", plus(rows, out) if block.residual else out)
@@ -103,6 +110,10 @@ BLOCKS = {
     "parallel, one norm": Block(ATTENTION, Mlp(INNER, "quick_gelu"), {"attn.in": LAYER}, parallel=True),
     "parallel, two norms": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": LAYER}, parallel=True),
     "gated": Block(ATTENTION, Mlp(INNER, "silu", gated=True), {"attn.in": RMS, "mlp.in": RMS}),
+    "no weights": Block(ATTENTION, Mlp(INNER, "relu2"), {"attn.in": LAYER, "mlp.in": BARE}),
+    "cut off": Block(replace(ATTENTION, clip=0.8), Mlp(INNER, "silu"), {"attn.in": RMS, "mlp.in": RMS}),
+    "scaled branches": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": LAYER}, branch_scale=0.3),
+    "scaled side by side": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER}, parallel=True, branch_scale=0.3),
     "cross": Block(ATTENTION, Mlp(INNER, "relu"), {"attn.sum": LAYER, "cross.in": RMS, "cross.sum": LAYER, "mlp.sum": LAYER},
                    cross=replace(ATTENTION, mask=Window(None, None), softcap=None)),
 }  # fmt: skip
@@ -133,7 +144,12 @@ def test_the_comparison_fails_when_a_weight_is_another(name):
     block = BLOCKS[name]
     roles = weights(gated=block.mlp is not None and block.mlp.gated)
     after = np.array(loop(block, roles, HIDDEN, memory=MEMORY)[1])
-    used = ["attn.q.weight", "attn.k.bias", "attn.o.bias", *(f"{place}.weight" for place in block.norms)]
+    used = [
+        "attn.q.weight",
+        "attn.k.bias",
+        "attn.o.bias",
+        *(f"{place}.weight" for place, norm in block.norms.items() if norm.affine),
+    ]
     used += ["mlp.up.bias", "mlp.down.weight"] if block.mlp else []
     for role in used:
         changed = roles | {role: roles[role] * 1.01}

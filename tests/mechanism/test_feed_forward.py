@@ -1,16 +1,17 @@
-"""Activations by themselves: what they leave as it was, and the ends of each type's range."""
+"""Feed-forward parts: activations by themselves at the ends of each type's range, mixtures of experts against loops."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 import numpy as np
+import oracles_layers
 import pytest
 from comparing import LIBRARIES
 
 from attncli.arrays.backend import choose
-from attncli.mechanism.feed_forward import activate
-from attncli.mechanism.spec import Activation
+from attncli.mechanism.feed_forward import activate, feed_forward
+from attncli.mechanism.spec import Activation, Experts, Mlp
 
 KINDS = get_args(Activation)
 
@@ -37,6 +38,47 @@ def test_a_number_near_the_end_of_its_range_is_itself_and_nan_is_told(
         found = backend.numpy(
             activate(backend, kind, backend.array(np.asarray([largest, 0.75 * largest, -largest, np.nan])))
         )
-    assert found[:2].tolist() == [largest, float(np.asarray(0.75 * largest, dtype))]
+    near = [largest, float(np.asarray(0.75 * largest, dtype))]
+    assert found[:2].tolist() == (near if kind != "relu2" else [np.inf, np.inf])
     assert found[2] == 0
     assert np.isnan(found[3])
+
+
+TOKENS, WIDTH, COUNT, INNER, COMMON = 7, 5, 6, 11, 3
+
+
+def roles(*, share: bool) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(3)
+    shapes = {
+        "experts.router": (COUNT, WIDTH),
+        "experts.up": (COUNT, INNER, WIDTH),
+        "experts.gate": (COUNT, INNER, WIDTH),
+        "experts.down": (COUNT, WIDTH, INNER),
+        "shared.up": (COMMON, WIDTH),
+        "shared.gate": (COMMON, WIDTH),
+        "shared.down": (WIDTH, COMMON),
+    } | ({"shared.share": (1, WIDTH)} if share else {})
+    return {f"{name}.weight": random.standard_normal(shape) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize(("shared", "share"), [(False, False), (True, False), (True, True)])
+def test_experts(shared: bool, share: bool, renormalise: bool, library: str) -> None:
+    backend = choose(library, device=None, dtype="float64")
+    weights = roles(share=share)
+    part = Mlp(COMMON, "gelu", gated=True) if shared else None
+    spec = Experts(COUNT, 2, INNER, "silu", renormalise, shared=part, shared_share=share)
+    x = np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
+    found = backend.numpy(
+        feed_forward(
+            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+        )
+    )
+    for row, ours in zip(x.tolist(), found, strict=True):
+        wanted = oracles_layers.experts(weights, row, "silu", 2, renormalise)
+        if shared:
+            common = oracles_layers.feed_forward(weights, row, "gelu", True, "shared")
+            (logit,) = oracles_layers.linear(weights, "shared.share", row) if share else (np.inf,)
+            wanted = [a + b / (1 + np.exp(-logit)) for a, b in zip(wanted, common, strict=True)]
+        assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)

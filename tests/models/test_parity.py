@@ -18,7 +18,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.mechanism.mask import Causal, Everywhere
-from attncli.mechanism.spec import Alibi, Block, Rope, Spec
+from attncli.mechanism.spec import Alibi, Block, Experts, Mlp, Rope, Spec
 from attncli.models import estimate
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.families import MODEL_TYPES
@@ -171,6 +171,10 @@ def blocks(spec: Spec, change: Callable[[Block], Block]) -> Spec:
     return replace(spec, blocks=tuple(change(block) for block in spec.blocks))
 
 
+def unshared(part: Mlp | Experts | None) -> Mlp | Experts | None:
+    return replace(part, shared_share=False) if isinstance(part, Experts) else part
+
+
 def rope(spec: Spec, **changed: object) -> Spec:
     def turned(block: Block) -> Block:
         if not isinstance(block.attention.position, Rope):
@@ -218,6 +222,20 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("gemma2", "soft cap", lambda spec: attention(spec, softcap=None)),
     ("gemma2", "soft cap near 2", lambda spec: attention(spec, softcap=2.01)),
     ("cohere", "parallel", lambda spec: blocks(spec, lambda block: replace(block, parallel=False))),
+    ("granite", "branches", lambda spec: blocks(spec, lambda block: replace(block, branch_scale=1.0))),
+    ("granite", "embedding", lambda spec: replace(spec, embedding=replace(spec.embedding, scale=1.0))),
+    ("granitemoe", "chosen", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, chosen=3)))),
+    ("glm", "pairing", lambda spec: rope(spec, pairing="half")),
+    ("olmo", "cut off", lambda spec: attention(spec, clip=None)),
+    ("olmo3", "scaling", lambda spec: rope(spec, scaling=None)),
+    ("olmo3", "theta", lambda spec: rope(spec, theta=97.0)),
+    ("starcoder2", "window", lambda spec: attention(spec, mask=Causal())),
+    ("cohere2", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
+    ("exaone4", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
+    ("nemotron", "offset of weights", lambda spec: norms(spec, unit_offset=False)),
+    ("nemotron", "activation", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, activation="relu")))),
+    ("qwen2_moe", "share", lambda spec: blocks(spec, lambda block: replace(block, mlp=unshared(block.mlp)))),
+    ("ernie4_5", "pairing", lambda spec: rope(spec, pairing="half")),
     ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
     ("t5", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.head_dim ** -0.5)),
     ("t5", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, max_distance=30))),

@@ -10,7 +10,8 @@ MODEL_TYPES = (
     "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "electra", "modernbert",
     "gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "bloom",
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
-    "olmo2", "cohere", "stablelm", "smollm3", "falcon",
+    "olmo", "olmo2", "olmo3", "cohere", "cohere2", "stablelm", "smollm3", "falcon", "granite", "granitemoe",
+    "glm", "glm4", "starcoder2", "ministral", "exaone4", "nemotron", "qwen2_moe", "ernie4_5", "seed_oss",
     "t5", "mt5", "bart", "marian",
 )  # fmt: skip
 """Every `model_type` with a file here of that name: encoders, decoders, encoder-decoders."""

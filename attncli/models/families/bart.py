@@ -84,8 +84,8 @@ def spec(config: Config) -> Spec:
     return encoder_decoder(config, "bart", norm, embedding)
 
 
-def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embedding) -> Spec:
-    """Both sides around their embedding."""
+def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embedding, *, start: int = 2) -> Spec:
+    """Both sides around their embedding. start: the token that a target begins with where the config is silent."""
     width = config.whole("d_model")
     activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu")
 
@@ -113,8 +113,8 @@ def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embeddin
         cross=attention("decoder"),
     )
     layers = config.whole("decoder_layers", most=MOST_LAYERS)
-    start = config.whole("decoder_start_token_id", default=2, least=0)
-    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=start))
+    first = config.whole("decoder_start_token_id", default=start, least=0)
+    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first))
 
 
 FAMILY = Family("bart", spec, ENCODER, DECODER, FIXED)

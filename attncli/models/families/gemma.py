@@ -24,6 +24,7 @@ def spec(config: Config) -> Spec:
         dim=dim,
         norms={"attn.in": norm, "mlp.in": norm},
         mlp=mlp(config),
+        kv_heads=16,
     )
     return llama.decoder(
         config, "gemma", [block] * llama.depth(config), final=norm, embedding=embedding(config), tied=True

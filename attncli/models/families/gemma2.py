@@ -38,6 +38,7 @@ def spec(config: Config) -> Spec:
             softcap=cap,
             norms=sandwich(norm),
             mlp=gated,
+            kv_heads=4,
         )
         for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
     ]

@@ -38,6 +38,7 @@ def spec(config: Config) -> Spec:
                 qk_norm=QkNorm(norm),
                 norms=gemma2.sandwich(norm),
                 mlp=mlp,
+                kv_heads=4,
             )
         )
     logit_cap = config.cap("final_logit_softcapping", None)

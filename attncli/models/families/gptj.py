@@ -43,7 +43,7 @@ def spec(config: Config) -> Spec:
     width = config.whole("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
-    rotated = dim if config.get("rotary_dim") is None else config.whole("rotary_dim")
+    rotated = config.optional("rotary_dim", default=64) or dim
     if rotated % 2 or rotated > dim:
         raise InputError(
             f"config.json sets rotary_dim to {rotated}", where=config.where, expected=f"an even number up to {dim}"

@@ -31,6 +31,7 @@ NAMES = Names(
 )
 
 BIASES = {"attention_bias": "attn.[qkvo]", "mlp_bias": "mlp.[gud]*"}
+"""Which biases there are where a key is true; `mlp.[gud]*` leaves out the norms beside the feed-forward part."""
 
 
 def spec(config: Config) -> Spec:
@@ -44,9 +45,11 @@ def depth(config: Config) -> int:
 
 
 def head_dim(config: Config, default: int | None = None) -> int:
-    """The width of a head: `head_dim`, else the default, else the width of the model shared out."""
-    if config.get("head_dim") is not None or default is not None:
-        return config.whole("head_dim", default=default)
+    """The width of a head: `head_dim`, or the default where the config is silent; else the width of the model shared
+    out."""
+    told = config.optional("head_dim", default=default)
+    if told is not None:
+        return told
     width = config.whole("hidden_size")
     return width // config.heads(width, "num_attention_heads")
 
@@ -60,14 +63,15 @@ def attention(
     scale: float | None = None,
     qk_norm: QkNorm | None = None,
     softcap: float | None = None,
+    kv_heads: int | None = None,
 ) -> Attention:
-    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for
-    1/√dim."""
+    """Attention with shared keys. dim: None for the config's head_dim. mask: None for causal. scale: None for 1/√dim.
+    kv_heads: how many the config means by silence, None for as many as heads; null means that many in any case."""
     heads = config.whole("num_attention_heads", most=2**16)
     dim = head_dim(config) if dim is None else dim
     return Attention(
         heads,
-        config.whole("num_key_value_heads", default=heads, most=2**16),
+        config.optional("num_key_value_heads", default=kv_heads) or heads,
         dim,
         dim,
         scale=dim**-0.5 if scale is None else scale,
@@ -87,6 +91,7 @@ def block(
     scale: float | None = None,
     qk_norm: QkNorm | None = None,
     softcap: float | None = None,
+    kv_heads: int | None = None,
     norms: Mapping[Place, Norm] | None = None,
     mlp: Mlp | Experts | None = None,
     parallel: bool = False,
@@ -94,7 +99,16 @@ def block(
     """One layer; what relatives change has a name. norms: None for before attention and feed-forward."""
     norm = rms(config)
     return Block(
-        attention(config, position=position, dim=dim, mask=mask, scale=scale, qk_norm=qk_norm, softcap=softcap),
+        attention(
+            config,
+            position=position,
+            dim=dim,
+            mask=mask,
+            scale=scale,
+            qk_norm=qk_norm,
+            softcap=softcap,
+            kv_heads=kv_heads,
+        ),
         gated(config) if mlp is None else mlp,
         {"attn.in": norm, "mlp.in": norm} if norms is None else norms,
         parallel=parallel,
@@ -106,10 +120,12 @@ def rms(config: Config, *, default: float = 1e-6, unit_offset: bool = False) -> 
     return Norm("rms", config.number("rms_norm_eps", default=default), unit_offset)
 
 
-def gated(config: Config) -> Mlp:
-    """The gated feed-forward part of the config."""
+def gated(config: Config, *, default: int | None = None) -> Mlp:
+    """The gated feed-forward part of the config. default: its width where the config is silent."""
     return Mlp(
-        config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="silu"), gated=True
+        config.whole("intermediate_size", default=default),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        gated=True,
     )
 
 
@@ -129,7 +145,6 @@ def decoder(
     means by silence. biases: None for what `attention_bias` and `mlp_bias` say.
     """
     config.whole("max_position_embeddings", default=2048)
-    flagged = tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))
     return Spec(
         family=family,
         d_model=config.whole("hidden_size"),
@@ -138,8 +153,13 @@ def decoder(
         embedding=Embedding() if embedding is None else embedding,
         final_norm=rms(config) if final is None else final,
         head=Head(config.flag("tie_word_embeddings", default=tied), logit_scale, logit_cap),
-        biases=flagged if biases is None else biases,
+        biases=linear_biases(config) if biases is None else biases,
     )
+
+
+def linear_biases(config: Config) -> tuple[str, ...]:
+    """The biases that `attention_bias` and `mlp_bias` add."""
+    return tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))
 
 
 FAMILY = Family("llama", spec, NAMES)

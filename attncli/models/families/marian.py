@@ -26,7 +26,7 @@ def spec(config: Config) -> Spec:
     embedding = Embedding(
         scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves"
     )
-    both = bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding)
+    both = bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding, start=58100)
     other = config.whole("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):
         return both

@@ -13,7 +13,7 @@ from attncli.models.rotary import rope
 def spec(config: Config) -> Spec:
     """The Spec of a Mistral. A config that does not speak of a window means 4096, null means none."""
     mask = causal(config.optional("sliding_window", default=4096))
-    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask)
+    block = llama.block(config, position=rope(config, llama.head_dim(config)), mask=mask, kv_heads=8)
     return llama.decoder(config, "mistral", [block] * llama.depth(config))
 
 

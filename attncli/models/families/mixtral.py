@@ -12,10 +12,10 @@ from attncli.models.rotary import rope
 
 NAMES = llama.NAMES.with_roles(
     {
-        "mlp.router": "block_sparse_moe.gate",
-        "mlp.gate": Stacked("block_sparse_moe.experts.{item}.w1"),
-        "mlp.up": Stacked("block_sparse_moe.experts.{item}.w3"),
-        "mlp.down": Stacked("block_sparse_moe.experts.{item}.w2"),
+        "experts.router": "block_sparse_moe.gate",
+        "experts.gate": Stacked("block_sparse_moe.experts.{item}.w1"),
+        "experts.up": Stacked("block_sparse_moe.experts.{item}.w3"),
+        "experts.down": Stacked("block_sparse_moe.experts.{item}.w2"),
     }
 )
 
@@ -38,6 +38,7 @@ def spec(config: Config) -> Spec:
         mask=mask,
         norms={"attn.in": norm, "mlp.in": norm},
         mlp=experts,
+        kv_heads=8,
     )
     return llama.decoder(config, "mixtral", [block] * llama.depth(config), final=norm)
 

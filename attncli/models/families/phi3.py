@@ -22,7 +22,7 @@ def spec(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
-        position=rope(config, llama.head_dim(config), default_partial=1.0),
+        position=rope(config, llama.head_dim(config), default_partial=1.0, original=4096),
         mask=mask,
         norms={"attn.in": norm, "mlp.in": norm},
     )

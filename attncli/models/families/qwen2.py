@@ -15,7 +15,7 @@ from attncli.models.rotary import rope
 def spec(config: Config) -> Spec:
     """The Spec of a Qwen2."""
     position = rope(config, llama.head_dim(config))
-    blocks = [llama.block(config, position=position, mask=mask) for mask in masks(config)]
+    blocks = [llama.block(config, position=position, mask=mask, kv_heads=32) for mask in masks(config)]
     return llama.decoder(config, "qwen2", blocks, biases=("attn.[qkv]",))
 
 

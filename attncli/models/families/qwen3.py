@@ -16,7 +16,8 @@ def spec(config: Config) -> Spec:
     dim = llama.head_dim(config, 128)
     position, normed = rope(config, dim), QkNorm(llama.rms(config))
     blocks = [
-        llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed) for mask in qwen2.masks(config)
+        llama.block(config, position=position, dim=dim, mask=mask, qk_norm=normed, kv_heads=32)
+        for mask in qwen2.masks(config)
     ]
     return llama.decoder(config, "qwen3", blocks)
 

@@ -5,27 +5,16 @@ from __future__ import annotations
 from attncli.mechanism.spec import Experts, QkNorm, Spec
 from attncli.models.config import Config
 from attncli.models.config_values import ACTIVATIONS
-from attncli.models.families import llama, qwen3
-from attncli.models.family import Family, Stacked
+from attncli.models.families import llama, qwen2_moe, qwen3
+from attncli.models.family import Family
 from attncli.models.layer_types import causal
 from attncli.models.rotary import rope
 
-NAMES = qwen3.NAMES.with_roles(
-    {
-        "mlp.router": "mlp.gate",
-        "mlp.gate": Stacked("mlp.experts.{item}.gate_proj"),
-        "mlp.up": Stacked("mlp.experts.{item}.up_proj"),
-        "mlp.down": Stacked("mlp.experts.{item}.down_proj"),
-    }
-)
+NAMES = qwen3.NAMES.with_roles(qwen2_moe.EXPERTS)
 
 
 def spec(config: Config) -> Spec:
-    """The Spec of a Qwen3-MoE. Raises UnsupportedError where some layers have no experts."""
-    if config.many("mlp_only_layers", kind=int):
-        raise config.refuse("mlp_only_layers", "experts in every layer")
-    if config.whole("decoder_sparse_step", default=1) != 1:
-        raise config.refuse("decoder_sparse_step", "experts in every layer")
+    """The Spec of a Qwen3-MoE."""
     count = config.whole("num_experts", "num_local_experts", default=128, most=2**16)
     experts = Experts(
         count,
@@ -34,14 +23,22 @@ def spec(config: Config) -> Spec:
         config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         renormalise=config.flag("norm_topk_prob", default=False),
     )
-    config.optional("intermediate_size")  # of layers without experts
     config.optional("max_window_layers", least=0)
     window = config.optional("sliding_window", default=4096)
     mask = causal(window if config.flag("use_sliding_window", default=False) else None)
-    block = llama.block(
-        config, position=rope(config, llama.head_dim(config)), mask=mask, qk_norm=QkNorm(llama.rms(config)), mlp=experts
-    )
-    return llama.decoder(config, "qwen3_moe", [block] * llama.depth(config))
+    position, normed = rope(config, llama.head_dim(config)), QkNorm(llama.rms(config))
+    blocks = [
+        llama.block(
+            config,
+            position=position,
+            mask=mask,
+            qk_norm=normed,
+            kv_heads=4,
+            mlp=experts if mixture else llama.gated(config, default=6144),
+        )
+        for mixture in qwen2_moe.mixtures(config)
+    ]
+    return llama.decoder(config, "qwen3_moe", blocks)
 
 
 FAMILY = Family("qwen3_moe", spec, NAMES)

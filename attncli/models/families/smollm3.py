@@ -23,7 +23,7 @@ def spec(config: Config) -> Spec:
     position = rope(config, llama.head_dim(config), default_theta=2e6)
     kinds = layer_types(config, count, lambda layer: windows and not rotated[layer])
     blocks = [
-        llama.block(config, position=position if turned else None, mask=masked(config, kind, window))
+        llama.block(config, position=position if turned else None, mask=masked(config, kind, window), kv_heads=4)
         for kind, turned in zip(kinds, rotated, strict=True)
     ]
     return llama.decoder(config, "smollm3", blocks, tied=True)

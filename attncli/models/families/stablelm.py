@@ -28,6 +28,7 @@ def spec(config: Config) -> Spec:
         qk_norm=QkNorm(norm, over="own") if config.flag("qk_layernorm", default=False) else None,
         norms=norms,
         parallel=parallel,
+        kv_heads=32,
     )
     return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm, biases=biases)
 
