@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attncli import __version__
-from attncli.analysis.counting import pairs_of
 from attncli.analysis.document import Document, model_part, position_name
+from attncli.analysis.visibility import pairs_of
 from attncli.arrays.backend import ITEM
 from attncli.errors import UsageError
 from attncli.mechanism.key_range import span

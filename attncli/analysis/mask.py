@@ -15,18 +15,13 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.mechanism.attend import attention
 from attncli.mechanism.block import position_bias
 from attncli.mechanism.mask import Mask, both
-from attncli.mechanism.mask_spec import FORMS, parse, spec_text
+from attncli.mechanism.mask_spec import KINDS, parse, spec_text
 from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-EXAMPLES = {
-    "none": "none", "causal": "causal", "window": "window:3", "dilated": "dilated:6,2", "global": "global:0", "prefix": "prefix:4",
-    "chunk": "chunk:4", "block": "block:4", "sinks": "sinks:1,3", "bigbird": "bigbird:1,1", "padding": "padding:3", "lsh": "lsh:4",
-}  # fmt: skip
-"""One mask of every kind, for the gallery."""
 BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
 T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}
 
@@ -80,8 +75,8 @@ def _layers(model: Model) -> list[Document]:
 def gallery_document(n: int, *, seed: int = 0) -> Document:
     """`attn.mask/1` with one mask of every kind that `--mask` knows."""
     parts = [
-        {**mask_part(parse(EXAMPLES[kind], seed=seed), n, n, seed), "form": form}
-        for kind, (form, _, _) in FORMS.items()
+        {**mask_part(parse(spelling.example, seed=seed), n, n, seed), "form": spelling.form}
+        for spelling, _ in KINDS.values()
     ]
     return mask_document([], n, seed=seed) | {"gallery": True, "masks": parts}
 

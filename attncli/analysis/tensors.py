@@ -15,7 +15,6 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.arguments import checked
 from attncli.mechanism.attend import RowBlock, Rule, attend
-from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
@@ -75,9 +74,9 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
         offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
         sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
     )  # fmt: skip
-    if spec_text(options.mask).startswith("lsh") and q.ndim > 3:
+    if options.mask.depends_on() == "vectors" and q.ndim > 3:
         raise UsageError("an lsh mask buckets one text at a time", where=where, expected="q without leading axes")
-    mask = bind(options.mask, q, k, backend) if q.ndim == 3 else options.mask
+    mask = options.mask.bind(backend, q, k) if q.ndim == 3 else options.mask
     return Captured(backend, q, k, v, replace(rule, mask=both(rule.mask, mask)), tensors.get(f"{prefix}weights"))
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from attncli.analysis.document import Document
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
-from attncli.mechanism.hashing import bind, needs_buckets
 from attncli.mechanism.key_range import span
-from attncli.mechanism.mask import Mask, check_size, shows_all, visible
+from attncli.mechanism.mask import Mask, shows_all, visible
 from attncli.mechanism.mask_spec import describe, spec_text
 from attncli.mechanism.random_streams import normal
 
@@ -44,10 +43,10 @@ class Count:
 def bound(mask: Mask, queries: int, keys: int, seed: int) -> Mask:
     """The mask ready to be looked at: `lsh` bound to seeded random vectors, one per position, alike for queries and
     keys."""
-    if not needs_buckets(mask):
+    if mask.depends_on() != "vectors":
         return mask
     vectors = normal(seed, "lsh\0vectors", (1, max(queries, keys), HASHED_WIDTH)).astype(np.float64)
-    return bind(mask, vectors[:, :queries], vectors[:, :keys], numpy_backend("float64"))
+    return mask.bind(numpy_backend("float64"), vectors[:, :queries], vectors[:, :keys])
 
 
 def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int, int, Bools]]:
@@ -56,7 +55,7 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
     A mask that differs by head is that of its first head. Raises InputError for a mask that does
     not fit, LimitError, before any work, for more than `MOST_PAIRS` candidate pairs.
     """
-    check_size(mask, queries, keys)
+    mask.check_size(queries, keys)
     backend = numpy_backend("float64")
     _refuse_over(mask, queries, keys)
     start = 0
@@ -82,6 +81,15 @@ def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
             expected="a smaller -n",
             hint=f"attn cost -n {queries} counts pairs without looking at each",
         )
+
+
+def pairs_of(mask: Mask, n: int, *, seed: int = 0) -> int:
+    """Visible pairs for n queries and n keys, exact. Masks without a formula are looked at pair by pair.
+
+    `lsh` is counted for seeded random vectors. Raises LimitError where looking would take too long.
+    """
+    found = mask.pairs(n)
+    return sum(int(seen.sum()) for *_, seen in visible_rows(bound(mask, n, n, seed), n, n)) if found is None else found
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Count:

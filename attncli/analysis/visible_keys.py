@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.mechanism.mask import AllOf, Causal, Everywhere, Mask, Window
+from attncli.mechanism.mask import Mask
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -79,32 +79,12 @@ def of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
 
     None for masks that are not known to be ranges.
     """
-    ends = _ends(mask, i, keys)
-    if ends is None:
+    low, high, whole = mask.reach(i, keys)
+    if not whole:
         return None
-    first, last = np.maximum(ends[0], 0), np.minimum(ends[1], keys - 1)
+    first, last = np.maximum(low, 0), np.minimum(high, keys) - 1
     count = np.maximum(last - first + 1, 0)
     none = count == 0
     return Sight(
         count[None], np.where(none, 0, first)[None], np.where(none, -1, last)[None], None, int(first.min(initial=0))
     )
-
-
-def _ends(mask: Mask, i: Ints, keys: int) -> tuple[Ints, Ints] | None:
-    start, end = np.zeros_like(i), np.full_like(i, keys - 1)
-    match mask:
-        case Everywhere():
-            return start, end
-        case Causal():
-            return start, i
-        case Window(left, right):
-            return (start if left is None else i - left), (end if right is None else i + right)
-        case AllOf(parts):
-            for part in parts:
-                inner = _ends(part, i, keys)
-                if inner is None:
-                    return None
-                start, end = np.maximum(start, inner[0]), np.minimum(end, inner[1])
-            return start, end
-        case _:
-            return None

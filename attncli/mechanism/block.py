@@ -13,8 +13,6 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
-from attncli.mechanism.hashing import bind
-from attncli.mechanism.mask import check_size
 from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
@@ -182,7 +180,7 @@ def project(
         if layer in context.past:
             k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
         context.past[layer] = (k, v)
-    check_size(spec.mask, q.shape[-2], k.shape[-2])
+    spec.mask.check_size(q.shape[-2], k.shape[-2])
     extra = 0
     learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
     if learned_k is not None and learned_v is not None:
@@ -193,7 +191,7 @@ def project(
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
-        mask=bind(spec.mask, q, k, backend),
+        mask=spec.mask.bind(backend, q, k),
         position_bias=position_bias(backend, spec, weights, prefix),
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,

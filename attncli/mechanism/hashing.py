@@ -5,14 +5,12 @@ Source: Kitaev, Kaiser and Levskaya, Reformer, 2020; angular hashing of Andoni e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import LimitError
-from attncli.mechanism.mask import AllOf, AnyOf, Hashed, Mask, SameBucket
 from attncli.mechanism.random_streams import normal
 
 MOST = 2**24
@@ -43,29 +41,3 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     )
     turned = backend.permute(turned.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3))
     return backend.concat([turned, -turned], -1).argmax(-1)
-
-
-def needs_buckets(mask: Mask) -> bool:
-    """Whether some part of the mask is `Hashed`, and so must be bound before use."""
-    match mask:
-        case AllOf(parts) | AnyOf(parts):
-            return any(needs_buckets(part) for part in parts)
-        case _:
-            return isinstance(mask, Hashed)
-
-
-def bind(mask: Mask, q: Array, k: Array, backend: Backend) -> Mask:
-    """The mask with every `Hashed` part replaced by the buckets that q and k fall into.
-
-    q: [head, query, dim]. k: [kv, key, dim]. Leading axes are not supported: buckets belong to one text.
-    """
-    match mask:
-        case Hashed(buckets, rounds, seed):
-            shared = q.shape[0] // k.shape[0]
-            keys = backend.repeat(k, shared, 0) if shared > 1 else k
-            rotations = backend.keep(directions(seed, q.shape[0], q.shape[-1], rounds, buckets))
-            return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), mask)
-        case AllOf(parts) | AnyOf(parts):
-            return replace(mask, parts=tuple(bind(part, q, k, backend) for part in parts))
-        case _:
-            return mask

@@ -19,7 +19,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.mechanism.attend import Rule, attend_rows
 from attncli.mechanism.hashing import buckets_of, directions
-from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket, shows_all, visible
+from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
 from attncli.mechanism.softmax import softmax
 
 ITSELF = -1e5
@@ -145,18 +145,10 @@ def _check(rule: Reformer, mask: Mask) -> None:
             f"hash attention needs an even number of buckets, not {rule.buckets}",
             expected=f"such as {rule.buckets + 1}",
         )
-    match mask:
-        case Hashed() | SameBucket():
-            raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
-        case Given(values) if values.ndim > 2:
-            raise UnsupportedError(
-                f"hash attention under a mask of shape {list(values.shape)}", expected="one mask for all heads"
-            )
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                _check(rule, part)
-        case _:
-            pass
+    if mask.depends_on() == "vectors":
+        raise UnsupportedError("hash attention under an lsh mask would hash twice", expected="one of the two")
+    if mask.by_head():
+        raise UnsupportedError("hash attention under a mask that differs by head", expected="one mask for all heads")
 
 
 class _Places:

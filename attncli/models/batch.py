@@ -11,7 +11,6 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.block import Context
-from attncli.mechanism.mask import AllOf, AnyOf, BigBird, Given, Hashed, Mask, Padding, SameBucket
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import STAGES, LayerTrace
 from attncli.models.run import Store, through
@@ -75,18 +74,12 @@ def _cut(array: Array, axes: Sequence[str], length: int, longest: int) -> Array:
 def _check(spec: Spec, differ: bool) -> None:
     """Raise UnsupportedError for what a batch cannot carry. differ: whether the texts differ in length."""
     for block in spec.blocks:
-        for mask in _parts(block.attention.mask):
+        for mask in block.attention.mask.parts_of():
             # hash buckets belong to the vectors of one text
-            if isinstance(mask, Hashed | SameBucket) or (differ and isinstance(mask, BigBird | Padding | Given)):
+            if mask.depends_on() == "vectors" or (differ and mask.depends_on() == "length"):
                 raise UnsupportedError(
                     f"a mask of the kind {type(mask).__name__} depends on the text it is for",
                     expected="these texts one at a time",
                 )
 
 
-def _parts(mask: Mask) -> list[Mask]:
-    match mask:
-        case AllOf(parts) | AnyOf(parts):
-            return [inner for part in parts for inner in _parts(part)]
-        case _:
-            return [mask]

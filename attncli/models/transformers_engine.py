@@ -21,7 +21,6 @@ from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.block import Weights, join_heads
-from attncli.mechanism.hashing import bind
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
@@ -146,7 +145,7 @@ class ForeignModel(Model):
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
-            mask=bind(spec.mask, call.q, call.k, backend),
+            mask=spec.mask.bind(backend, call.q, call.k),
             bias=call.bias,
             sinks=call.sinks,
         )

@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.analysis import visibility
-from attncli.analysis.counting import pairs_of
 from attncli.analysis.mask import gallery_document, mask_document, named_bias
-from attncli.analysis.visibility import bound, count, mask_part, visible_rows
+from attncli.analysis.visibility import bound, count, mask_part, pairs_of, visible_rows
 from attncli.errors import InputError, LimitError
 from attncli.mechanism.mask import AllOf, Causal, Given, Mask, Window
-from attncli.mechanism.mask_spec import FORMS, parse
+from attncli.mechanism.mask_spec import KINDS, parse
 
 SEES = {
     "none": lambda i, j: True,
@@ -107,8 +106,8 @@ def test_too_many_pairs_are_refused_before_the_work() -> None:
 
 def test_the_gallery_has_every_kind() -> None:
     document = gallery_document(12)
-    assert len(document["masks"]) == len(FORMS)
-    assert [part["form"] for part in document["masks"]] == [form for form, _, _ in FORMS.values()]
+    assert len(document["masks"]) == len(KINDS)
+    assert [part["form"] for part in document["masks"]] == [spelling.form for spelling, _ in KINDS.values()]
 
 
 @pytest.mark.parametrize(

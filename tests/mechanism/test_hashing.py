@@ -9,7 +9,7 @@ import pytest
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
 from attncli.errors import LimitError
-from attncli.mechanism.hashing import bind, buckets_of, directions
+from attncli.mechanism.hashing import buckets_of, directions
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, SameBucket, visible
 
 BACKENDS = [NumpyBackend("float64"), TorchBackend("float64")]
@@ -29,13 +29,14 @@ def test_a_bound_mask_shows_keys_that_share_a_bucket_in_some_round(backend):
         [[any(mine[h][r][i] == theirs[h][r][j] for r in range(2)) for j in range(11)] for i in range(7)]
         for h in range(6)
     ]
-    mask = bind(AllOf((Hashed(4, 2, 9), AnyOf((Hashed(4, 2, 9), Causal())))), backend.keep(q), backend.keep(k), backend)
+    mask = AllOf((Hashed(4, 2, 9), AnyOf((Hashed(4, 2, 9), Causal()))))
+    mask = mask.bind(backend, backend.keep(q), backend.keep(k))
     i, j = backend.arange(0, 7)[:, None], backend.arange(0, 11)[None, :]
     found = backend.numpy(visible(mask, i, j, keys=11, backend=backend))
     assert found.tolist() == wanted
     assert 0 < found.mean() < 1
     assert isinstance(mask.parts[0], SameBucket)
-    assert bind(Causal(), backend.keep(q), backend.keep(k), backend) == Causal()
+    assert Causal().bind(backend, backend.keep(q), backend.keep(k)) == Causal()
 
 
 def test_the_same_seed_gives_the_same_buckets_on_both_libraries():

@@ -10,7 +10,6 @@ from masks import pairs
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
 from attncli.errors import InputError, LimitError
-from attncli.mechanism import bigbird
 from attncli.mechanism.mask import (
     AllOf,
     AnyOf,
@@ -24,10 +23,10 @@ from attncli.mechanism.mask import (
     SameBucket,
     Window,
     both,
-    check_size,
     shows_all,
     visible,
 )  # fmt: skip
+from attncli.mechanism.mask import bigbird_blocks as bigbird
 
 BACKENDS = [NumpyBackend("float32"), TorchBackend("float32")]
 SIZES = [1, 2, 7, 13, 23]
@@ -124,8 +123,8 @@ def test_both_flattens_and_drops_what_shows_everything():
 
 
 def test_masks_that_list_positions_must_fit():
-    check_size(AnyOf((Given(np.ones((3, 5), bool)), Documents((0,) * 5))), 3, 5)
-    check_size(Given(np.ones(5, bool)), 3, 5)
+    AnyOf((Given(np.ones((3, 5), bool)), Documents((0,) * 5))).check_size(3, 5)
+    Given(np.ones(5, bool)).check_size(3, 5)
     for mask, found, wanted in (
         (Given(np.ones((3, 4), bool), "m.npy"), r"\[3, 4\]", "[3, 5]"),
         (Given(np.ones((2, 5), bool)), r"\[2, 5\]", "[3, 5]"),
@@ -133,5 +132,5 @@ def test_masks_that_list_positions_must_fit():
         (Documents((0, 1)), "2 document ids for 5 tokens", "one id per token"),
     ):
         with pytest.raises(InputError, match=found) as caught:
-            check_size(mask, 3, 5)
+            mask.check_size(3, 5)
         assert wanted in caught.value.expected

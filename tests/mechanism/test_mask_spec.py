@@ -25,7 +25,7 @@ from attncli.mechanism.mask import (
     Streaming,
     Window,
 )
-from attncli.mechanism.mask_spec import FORMS, describe, parse, spec_text
+from attncli.mechanism.mask_spec import KINDS, describe, parse, spec_text
 
 MEANINGS = {
     "none": Everywhere(),
@@ -65,7 +65,7 @@ def test_every_spec(spec):
 
 
 def test_every_kind_is_covered():
-    assert {spec.partition(":")[0] for spec in MEANINGS if "|" not in spec} == set(FORMS)
+    assert {spec.partition(":")[0] for spec in MEANINGS if "|" not in spec} == set(KINDS)
 
 
 def test_without_a_seed_it_is_0():
@@ -131,7 +131,6 @@ def test_words_state_what_the_numbers_count():
     assert "2 keys before and 5 keys after" in describe(Window(2, 5))
     assert "its own included" in describe(Streaming(4, 16))
     assert "j ≤ i" in describe(Causal())
-    assert "j <= i" in describe(Causal(), ascii=True)
     assert "连自己共 3 个" in describe(Window(2, 0), lang="zh")
     assert describe(AllOf((Causal(), Padding(2)))) == f"{describe(Causal())}; and {describe(Padding(2))}"
     assert describe(AnyOf((Causal(), Padding(2)))) == f"{describe(Causal())}; or {describe(Padding(2))}"
@@ -143,8 +142,6 @@ def test_every_mask_has_words_of_its_own(lang):
     masks = [mask for mask, _ in pairs(13)] + [Hashed(4), Hashed(4, 3)]
     texts = [describe(mask, lang=lang) for mask in masks]
     assert all(text and "\n" not in text for text in texts)
-    if lang == "en":
-        assert all(describe(mask, ascii=True).isascii() for mask in masks)
     alike = [text for text in set(texts) if texts.count(text) > 1]
     assert len(alike) <= 3, alike  # everywhere and causal as open windows; two files of one name
 

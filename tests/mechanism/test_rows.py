@@ -11,7 +11,6 @@ from masks import pairs
 
 from attncli.arrays.backend import backend_of
 from attncli.mechanism.attend import EVERY_STAGE, Rule, attend, row_blocks
-from attncli.mechanism.hashing import bind
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
@@ -100,8 +99,8 @@ RULES = {
     ),
     "given": lambda backend, q, k: Rule(0.7, given=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
     "bias": lambda backend, q, k: Rule(0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))),
-    "lsh": lambda backend, q, k: Rule(0.7, mask=bind(Hashed(4, 2, 1), q, k, backend)),
-    "lsh or window": lambda backend, q, k: Rule(0.7, mask=bind(AnyOf((Hashed(4), Window(1, 0))), q, k, backend)),
+    "lsh": lambda backend, q, k: Rule(0.7, mask=Hashed(4, 2, 1).bind(backend, q, k)),
+    "lsh or window": lambda backend, q, k: Rule(0.7, mask=AnyOf((Hashed(4), Window(1, 0))).bind(backend, q, k)),
 }
 
 

@@ -1,0 +1,139 @@
+"""Masks that are known once vectors or a file are: hash buckets, and visibility that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import InputError, UsageError
+from attncli.mechanism.hashing import buckets_of, directions
+from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling, everywhere
+
+
+@final
+@dataclass(frozen=True)
+class Hashed(Mask):
+    """Same LSH bucket in some round; a teaching mask, bound to queries and keys before use."""
+
+    buckets: int
+    rounds: int = 1
+    seed: int = 0
+
+    spelling = Spelling("lsh", "lsh:BUCKETS or lsh:BUCKETS,ROUNDS", (1, 2), 1, "lsh:4")
+
+    @classmethod
+    def read(cls, spec: str, numbers: Sequence[int], seed: int) -> Mask:
+        if numbers[0] % 2:
+            raise UsageError(f"lsh needs an even number of buckets, not {numbers[0]}", expected=f"lsh:{numbers[0] + 1}")
+        return Hashed(numbers[0], numbers[1] if len(numbers) > 1 else 1, seed)
+
+    def spec(self) -> str:
+        return f"lsh:{self.buckets},{self.rounds}"
+
+    def english(self) -> str:
+        times = "in the one round" if self.rounds == 1 else f"in any of {self.rounds} rounds"
+        return f"a query sees the keys that hash into its own of {self.buckets} buckets {times}"
+
+    def chinese(self) -> str:
+        return f"查询能看到在 {self.rounds} 轮哈希的任一轮中落入同一桶（共 {self.buckets} 桶）的键"
+
+    def sees(self, pairs: Pairs) -> Array:
+        raise TypeError("a Hashed mask must be bound to queries and keys before use")
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+    def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
+        """The buckets that q and k fall into. Leading axes are not supported: buckets belong to one text."""
+        shared = q.shape[0] // k.shape[0]
+        keys = backend.repeat(k, shared, 0) if shared > 1 else k
+        rotations = backend.keep(directions(self.seed, q.shape[0], q.shape[-1], self.rounds, self.buckets))
+        return SameBucket(buckets_of(backend, q, rotations), buckets_of(backend, keys, rotations), self)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SameBucket(Mask):
+    """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
+
+    query: Array
+    key: Array
+    source: Hashed
+
+    spelling = None
+
+    def spec(self) -> str:
+        return self.source.spec()
+
+    def english(self) -> str:
+        return self.source.english()
+
+    def chinese(self) -> str:
+        return self.source.chinese()
+
+    def sees(self, pairs: Pairs) -> Array:
+        # [head, round, rows, 1] against [head, round, 1, columns], any round
+        rows, columns = pairs.row.reshape((-1,)), pairs.j.reshape((-1,))
+        same = self.query[:, :, rows][..., None] == self.key[:, :, columns][:, :, None, :]
+        return pairs.backend.any(same, 1)[:, 0]
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "vectors"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given(Mask):
+    """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
+
+    values: np.ndarray[Any, Any]
+    name: str = "given"
+
+    spelling = None
+
+    def spec(self) -> str:
+        return f"file {self.name}"
+
+    def english(self) -> str:
+        return f"as the file {self.name} says (0 or false = hidden)"
+
+    def chinese(self) -> str:
+        return f"按文件 {self.name}（0 或 false 表示隐藏）"
+
+    def sees(self, pairs: Pairs) -> Array:
+        found = pairs.backend.array(self.values)
+        return found[pairs.j] & pairs.all if found.ndim == 1 else found[..., pairs.row, pairs.j]
+
+    def reach(self, i: Ints, keys: int) -> Reach:
+        return everywhere(i, keys, whole=False)
+
+    def pairs(self, n: int) -> int | None:
+        return None
+
+    def depends_on(self) -> Literal["positions", "length", "vectors"]:
+        return "length"
+
+    def by_head(self) -> bool:
+        return self.values.ndim > 2
+
+    def check_size(self, queries: int, keys: int) -> None:
+        values = self.values
+        if values.shape[-1] != keys or (values.ndim > 1 and values.shape[-2] != queries):
+            expected = f"[{queries}, {keys}] (queries × keys), or [{keys}]"
+            raise InputError(f"the mask has shape {list(values.shape)}", where=self.name, expected=expected)

@@ -1,0 +1,43 @@
+"""A kind of mask is one class: what it must say of itself, and that its meaning stands in loops beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+
+import masks
+import pytest
+
+from attncli.mechanism.mask import Hashed, Mask, SameBucket
+from attncli.mechanism.mask_spec import parse
+
+BOUND_TO_VECTORS = {Hashed, SameBucket}
+"""Kinds that no function of (i, j) can state; their oracle is that of hashing."""
+
+
+def kinds(base: type[Mask] = Mask) -> Iterator[type[Mask]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+def test_a_kind_is_whole(kind):
+    assert not inspect.isabstract(kind), f"{kind.__name__} lacks {sorted(kind.__abstractmethods__)}"
+    # of a final class the type checker says what it lacks; a dataclass is compared and matched by its fields
+    assert getattr(kind, "__final__", False), f"{kind.__name__} is not final"
+    assert is_dataclass(kind), f"{kind.__name__} is no dataclass"
+    assert kind.__doc__, f"{kind.__name__} has no docstring"
+    assert "spelling" in vars(kind), f"{kind.__name__} does not say how it is spelled"
+
+
+def test_every_kind_has_an_oracle():
+    stated = {type(part) for mask, _ in masks.pairs(13) for part in (mask, *mask.parts_of())}
+    assert set(kinds()) - stated == BOUND_TO_VECTORS
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind.spelling], ids=lambda kind: kind.__name__)
+def test_an_example_is_of_its_kind(kind):
+    assert type(parse(kind.spelling.example)) is kind
+    assert kind.spelling.form.startswith(kind.spelling.name)
