@@ -81,5 +81,3 @@ def _check(spec: Spec, differ: bool) -> None:
                     f"a mask of the kind {type(mask).__name__} depends on the text it is for",
                     expected="these texts one at a time",
                 )
-
-
