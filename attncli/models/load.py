@@ -14,6 +14,7 @@ from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.mechanism.spec import Spec
+from attncli.models import transformers_library as library
 from attncli.models.aliases import locate
 from attncli.models.bind import bind
 from attncli.models.checkpoint_store import CheckpointStore
@@ -119,14 +120,7 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
         )
     found = family(kind)
     if found is None:
-        raise UnsupportedError(
-            f"models of the family {kind!r} do not run natively",
-            where=where,
-            expected=", ".join(MODEL_TYPES),
-            hint="attn run runs it through transformers"
-            if find_spec("transformers")
-            else "pip install 'attn[transformers]'",
-        )
+        raise _foreign(kind, where)
     config = without(checkpoint.config, ignore, where)
     spec = found.spec(config)
     warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
@@ -134,11 +128,31 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
 
 
 def foreign_family(checkpoint: Checkpoint) -> str | None:
-    """The family of a checkpoint that only transformers can run, if it is installed; else None."""
+    """The family of a checkpoint that only transformers can run, if the one installed knows it; else None."""
     kind = checkpoint.config.get("model_type")
-    if not isinstance(kind, str) or kind in MODEL_TYPES or find_spec("transformers") is None:
-        return None
-    return kind
+    return kind if isinstance(kind, str) and kind not in MODEL_TYPES and library.names(kind) else None
+
+
+def _foreign(kind: str, where: str) -> UnsupportedError:
+    """The refusal of a family that has no file here, by what asked for its Spec."""
+    native = ", ".join(MODEL_TYPES)
+    if library.names(kind):
+        return UnsupportedError(
+            f"models of the family {kind!r} run through transformers, which keeps what their layers do to itself",
+            where=where,
+            expected=native,
+            hint="attn run and attn heads run it",
+        )
+    if find_spec("transformers") is not None:
+        return UnsupportedError(
+            f"neither attn nor transformers knows the family {kind!r}", where=where, expected=native
+        )
+    return UnsupportedError(
+        f"models of the family {kind!r} do not run natively",
+        where=where,
+        expected=native,
+        hint="pip install 'attn[transformers]'",
+    )
 
 
 def _tokenizer(checkpoint: Checkpoint) -> Tokenizer:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from attncli.errors import UnsupportedError
@@ -29,3 +31,16 @@ def transformers() -> Any:
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()
     return library
+
+
+def names(family: str) -> bool:
+    """Whether the installed library's own lists name this `model_type`; False where it is not installed.
+
+    Reads their text and imports nothing, which would take seconds.
+    """
+    found = find_spec("transformers")
+    if found is None or found.origin is None:
+        return False
+    lists = sorted((Path(found.origin).parent / "models" / "auto").glob("*.py"))
+    told = f'"{family}"'.encode(errors="replace")
+    return not lists or any(told in path.read_bytes() for path in lists)

@@ -87,5 +87,5 @@ def test_a_family_that_transformers_runs_itself_has_nothing_to_compare(tmp_path:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     found = ask("models", "verify", str(tmp_path))
     assert (found.code, found.out) == (4, "")
-    assert "'mamba' do not run natively" in found.err
-    assert "attn run runs it through transformers" in found.err
+    assert "'mamba' run through transformers, which keeps what their layers do to itself" in found.err
+    assert "attn run and attn heads run it" in found.err

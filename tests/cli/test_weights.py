@@ -229,3 +229,12 @@ def test_a_learned_key_has_a_column_of_its_own_everywhere(tmp_path: Path) -> Non
     assert ask("run", *asked, "--svg", str(picture)).code == 0
     assert "bias_k" in picture.read_text()
     assert "bias_k" in ask("heads", *asked, "--show", "weights,average").out
+
+
+def test_of_very_many_tensors_the_first_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
+    path = tmp_path / "w.npz"
+    np.savez(path, **{f"weird.{number}": np.ones(1, np.float32) for number in range(230)})
+    shown = ask("weights", "show", str(path))
+    assert sum("weird." in line for line in shown.out.splitlines()) < 215
+    assert "30 more (--plain, --json)" in shown.out
+    assert len(ask("weights", "show", str(path), "--plain").out.splitlines()) == 231

@@ -1,5 +1,6 @@
 """Weight files that are not what they should be: what was found, what was expected, what was probably meant."""
 
+import difflib
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.models.layouts.layout import Asked
-from attncli.models.layouts.recognise import Recognised, recognise
+from attncli.models.layouts.recognise import COMPARED, Recognised, recognise
 
 EYE = np.eye(6, dtype=np.float32)
 
@@ -194,3 +195,17 @@ def test_any_tensors_are_read_or_refused(tensors: dict[str, Any], metadata: dict
     with suppress(AttnError):
         found = recognise(tensors, metadata, "w.npz")
         assert found.weights["q.weight"].shape[1] == found.facts.d_model
+
+
+def test_what_very_many_names_may_have_meant_is_asked_for_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing each of twenty thousand names would take many seconds."""
+    asked: list[str] = []
+
+    def counted(name: str, *known: object, **how: object) -> list[str]:
+        asked.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    with pytest.raises(InputError, match="no attention that attn knows"):
+        read({f"weird.{number}.thing": np.ones(1) for number in range(2_000)})
+    assert len(asked) == COMPARED

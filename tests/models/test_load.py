@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,18 +60,40 @@ def test_a_spec_is_read_without_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("installed", "hint"),
-    [(None, "pip install 'attn[transformers]'"), (object(), "attn run runs it through transformers")],
+    ("installed", "named", "told", "hint"),
+    [
+        (False, False, "'unheard' do not run natively", "pip install 'attn[transformers]'"),
+        (True, False, "neither attn nor transformers knows the family 'unheard'", ""),
+        (True, True, "'unheard' run through transformers, which keeps", "attn run and attn heads run it"),
+    ],
 )
 def test_an_unknown_family_is_told(
-    installed: object, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: bool, named: bool, told: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "find_spec", lambda name: installed)
+    monkeypatch.setattr(load, "find_spec", lambda name: object() if installed else None)
+    monkeypatch.setattr(load.library, "names", lambda family: named)
     folder = make(CASES["mistral"], tmp_path)
     (folder / "config.json").write_text('{"model_type": "unheard"}')
-    with (
-        Checkpoint.open(folder) as checkpoint,
-        pytest.raises(UnsupportedError, match="'unheard' do not run natively") as error,
-    ):
+    with Checkpoint.open(folder) as checkpoint, pytest.raises(UnsupportedError, match=told) as error:
         read_spec(checkpoint)
     assert error.value.hint == hint
+
+
+def test_a_family_that_nobody_knows_is_refused_without_importing_a_library(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text('{"model_type": "un\\ud800heard"}')
+    script = (
+        "import sys, attncli\n"
+        f"try: attncli.load({str(tmp_path)!r})\n"
+        "except attncli.AttnError as error: print(error.exit_code, 'nor transformers' in error.what)\n"
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.split() == ["4", "True", "False", "False"], found.stdout
+
+
+def test_the_names_that_transformers_has() -> None:
+    pytest.importorskip("transformers")
+    assert load.library.names("mamba")
+    assert not load.library.names("unheard")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from attncli.errors import InputError
@@ -25,6 +26,9 @@ SCALE = "scale"
 
 ORIENTATION = "orientation"
 """The metadata entry that says how matrices are stored, where their names leave it open."""
+
+COMPARED = 40
+"""Names of a file that are looked at for a likely slip; one with more is no attention with a slip in it."""
 
 DIGITS = 18
 """The longest seed that is believed."""
@@ -149,7 +153,7 @@ def _similar(found: Iterable[str], known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     choices = list(known)
-    for name in found:
+    for name in islice(found, COMPARED):
         close = get_close_matches(name[:80], choices, n=1, cutoff=0.75)
         if close:
             return f"did you mean {close[0]} where the file has {name[:80]}?"

@@ -8,7 +8,7 @@ from typing import Any
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
-from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.header import counted, fact, remark, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -16,6 +16,9 @@ Document = Mapping[str, Any]
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
 """Metadata entries that are shown unless the view is full."""
+
+TENSORS = 200
+"""Tensors that are shown unless the view is full."""
 
 COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
 
@@ -34,9 +37,13 @@ def weights_screen(document: Document, view: View) -> Lines:
             *(warning(said, view) for said in document["warnings"]),
         )
     )
-    rows = [_row(tensor) for tensor in document["tensors"]]
+    every = document["tensors"]
+    shown = every if view.full else every[:TENSORS]
+    rows = [_row(tensor) for tensor in shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
-    body = table(list(COLUMNS), rows, view, align=align, title=counted(len(rows), "tensor"), faint=(1, 2))
+    body = table(list(COLUMNS), rows, view, align=align, title=counted(len(every), "tensor"), faint=(1, 2))
+    if len(shown) < len(every):
+        body = stack((body, remark(f"{len(every) - len(shown):,} more (--plain, --json)", view)))
     return finished(spaced((top, body)), view)
 
 
@@ -81,4 +88,4 @@ def _embedding(embedding: Document) -> list[str]:
 def _metadata(metadata: Document, view: View) -> list[str]:
     shown = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
     said = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in shown]
-    return said + ([f"{len(metadata) - len(shown)} more (--full)"] if len(shown) < len(metadata) else [])
+    return said + ([f"{len(metadata) - len(shown)} more (--json)"] if len(shown) < len(metadata) else [])
