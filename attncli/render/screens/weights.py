@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
-from attncli.render.screens.header import counted, fact, remark, warning
+from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
