@@ -67,6 +67,8 @@ def _growth(normalizer: Any) -> int:
                 growth *= 1 + len(part["prepend"])
             case "Precompiled":
                 growth *= _longest(base64.b64decode(part["precompiled_charsmap"]))
+            case _:
+                pass  # the others lengthen nothing
     return growth
 
 
@@ -94,4 +96,6 @@ def _repeats(processor: Any) -> bool:
                     texts = [piece["Sequence"]["id"] for piece in side if "Sequence" in piece]
                     if len(texts) > len(set(texts)):
                         return True
+            case _:
+                pass
     return False

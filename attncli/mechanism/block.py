@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import numpy as np
 
@@ -225,8 +225,10 @@ def position_bias(
             if table is None:
                 raise KeyError(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)
-        case _:
+        case Rope() | None:
             return None
+        case _:
+            assert_never(spec.position)
 
 
 def _bucket_bias(backend: Backend, spec: RelativeBuckets, table: Array, i: Array, j: Array) -> Array:

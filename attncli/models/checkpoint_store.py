@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
 from attncli.mechanism.block import Weights, normalise
 from attncli.mechanism.feed_forward import linear
-from attncli.mechanism.position import sinusoidal
 from attncli.mechanism.spec import Spec
 from attncli.models.bind import Binding, Bound
+from attncli.models.embedding import with_positions
 from attncli.models.roles import layer_roles
 
 
@@ -34,17 +32,9 @@ class CheckpointStore:
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
         positions = [token.index for token in tokens]
-        match embedding.positions:
-            case "learned":
-                x = x + self._rows(backend, "positions.weight", self._places(tokens))
-            case "sinusoidal":
-                x = x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
-            case "halves":
-                encoded = sinusoidal(np.asarray(positions), x.shape[-1])
-                # float32, as the models that use it hold their table
-                x = x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
-            case None:
-                pass
+        x = with_positions(
+            backend, embedding, x, positions, lambda: self._rows(backend, "positions.weight", self._places(tokens))
+        )
         if embedding.types:
             x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
         if embedding.norm is not None:

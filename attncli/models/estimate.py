@@ -166,11 +166,10 @@ def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
         total += count
         if role.suffix != ".weight" or role.module.rpartition(".")[2] not in MATRICES:
             continue
-        match block.mlp:
-            case Experts(experts, chosen) if len(role.shape) == 3:
-                active += count * chosen // experts
-            case _:
-                active += count
+        if isinstance(block.mlp, Experts) and len(role.shape) == 3:
+            active += count * block.mlp.chosen // block.mlp.count
+        else:
+            active += count
     return total, active
 
 

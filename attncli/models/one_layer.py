@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attncli.arrays.backend import Array, Backend
+from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.block import Weights
 from attncli.mechanism.mask import Everywhere, Mask
-from attncli.mechanism.position import sinusoidal
 from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
+from attncli.models.embedding import with_positions
 from attncli.models.model import Identity, Model
 from attncli.models.vocabulary import Vocabulary
 
@@ -123,13 +123,16 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
             return 1 / math.sqrt(d_model)
         case "none":
             return 1.0
-    try:
-        number = float(scale)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(f"scale is {scale!r}", expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k")
-    return number
+        case _:
+            try:
+                number = float(scale)
+            except ValueError:
+                number = math.nan
+            if math.isfinite(number):
+                return number
+            raise UsageError(
+                f"scale is {scale!r}", expected="sqrt-dk, sqrt-dmodel, none or a number that multiplies q·k"
+            )
 
 
 def _position(name: str, d_k: int) -> Position:
@@ -234,14 +237,16 @@ class OneLayerStore:
             x = self.embedding.astype(np.float64)
         else:
             x = np.stack([self._row(token) for token in tokens]).astype(np.float64)
-        match self.spec.embedding.positions:
-            case "sinusoidal":
-                x = x + sinusoidal(np.arange(len(tokens)), width)
-            case "learned":
-                x = x + np.stack([_vector(self.seed, f"position\0{p}", width) for p in range(len(tokens))])
-            case None:
-                pass
-        return backend.array(x)
+        places = range(len(tokens))
+        exact = numpy_backend("float64")
+        with_places = with_positions(
+            exact,
+            self.spec.embedding,
+            exact.array(x),
+            places,
+            lambda: exact.array(np.stack([_vector(self.seed, f"position\0{place}", width) for place in places])),
+        )
+        return backend.array(with_places)
 
     def _row(self, token: Token) -> np.ndarray[Any, Any]:
         if self.vocabulary is None:

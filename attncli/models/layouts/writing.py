@@ -46,12 +46,12 @@ def written(weights: Mapping[str, Array], facts: Facts, layout: str) -> dict[str
         case "fused":
             _needs(facts, layout, square=True)
             return _fused(own) | beside
-    from difflib import get_close_matches
+        case _:
+            from difflib import get_close_matches
 
-    close = get_close_matches(layout, LAYOUTS, 1)
-    raise UsageError(
-        f"no layout is called {layout!r}", expected=", ".join(LAYOUTS), hint=f"--layout {close[0]}" if close else ""
-    )
+            close = get_close_matches(layout, LAYOUTS, 1)
+            hint = f"--layout {close[0]}" if close else ""
+            raise UsageError(f"no layout is called {layout!r}", expected=", ".join(LAYOUTS), hint=hint)
 
 
 def _needs(facts: Facts, layout: str, *, heads: int | None = None, square: bool = False, output: bool = False) -> None:

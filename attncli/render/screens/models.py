@@ -201,9 +201,8 @@ def _position(position: Document | None) -> str:
             return "ALiBi"
         case {"kind": "relativebuckets", "buckets": buckets, "max_distance": most}:
             return f"{buckets} relative buckets up to distance {most}"
-        case {"kind": kind}:
-            return str(kind)
-    return "none"
+        case _:
+            return str(position["kind"])
 
 
 def _norm(norm: Document | None) -> str:
@@ -219,7 +218,8 @@ def _mlp(mlp: Document | None) -> str:
             return f"feed-forward {width} wide, {'gated ' if gated else ''}{activation}"
         case {"kind": "experts", "count": count, "chosen": chosen, "width": width}:
             return f"{count} experts {width} wide, {chosen} for each token"
-    return "no feed-forward"
+        case _:
+            return "no feed-forward"
 
 
 def _estimate(found: Document, view: View) -> Lines:

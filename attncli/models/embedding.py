@@ -1,0 +1,34 @@
+"""The vectors that enter layer 0: where each token stands, added to what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.position import sinusoidal
+from attncli.mechanism.spec import Embedding
+
+
+def with_positions(
+    backend: Backend, embedding: Embedding, x: Array, positions: Sequence[int], learned: Callable[[], Array]
+) -> Array:
+    """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
+
+    learned: the rows of a learned table, [token, width], for a model that has one.
+    """
+    match embedding.positions:
+        case "learned":
+            return x + learned()
+        case "sinusoidal":
+            return x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
+        case "halves":
+            encoded = sinusoidal(np.asarray(positions), x.shape[-1])
+            # float32, as the models that use it hold their table
+            return x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
+        case None:
+            return x
+        case _:
+            assert_never(embedding.positions)
