@@ -1,0 +1,85 @@
+"""Recipes: the ways to keep a head's weights. The page that shows them makes them again by the same formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from attncli.analysis.records.fixed import Fixed, Floats
+from attncli.analysis.visible_keys import Bools, Ints
+
+Roots16 = np.ndarray[Any, np.dtype[np.uint16]]
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Queries and keys as they enter q·kᵀ; the weights are exp(score − lse), 0 where hidden.
+
+    q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that share one.
+    lse: log Σ exp of each row's visible scores and its sink, [query]; −inf for a row that sees nothing.
+    bias: what is added to the score of query i and key j, at j − i + queries − 1; None for nothing.
+    """
+
+    q: Fixed | Floats
+    k: Fixed | Floats
+    group: int
+    lse: Floats
+    bias: Floats | None
+    scale: float
+    softcap: float | None
+
+    @property
+    def width(self) -> int:
+        """How many dimensions a query has."""
+        return int(numbers(self.q).shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The weights themselves, float32 [query, key]."""
+
+    weights: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Roots:
+    """65,535 times the square roots of the weights, [query, key]: small weights keep more digits."""
+
+    codes: Roots16
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The weights are not kept; the record has the pooled map, the metrics and the strongest links."""
+
+
+Recipe: TypeAlias = Products | Exact | Roots | Absent
+
+
+def roots(weights: Floats) -> Roots:
+    """Weights from 0 to 1, [query, key], as 16-bit square roots; what is no number becomes 0."""
+    return Roots(np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 65535).astype(np.uint16))
+
+
+def numbers(kept: Fixed | Floats) -> Floats:
+    """A matrix that is kept either way, as float32."""
+    return kept.numbers() if isinstance(kept, Fixed) else kept
+
+
+def made_again(recipe: Products, rows: Ints, seen: Bools | None) -> Floats:
+    """The weights of these query rows from a recipe, float32 [row, key]. seen: booleans [row, key], None for all.
+
+    Source: the softmax written with its row's log-sum-exp, as in Dao et al., FlashAttention, 2022.
+    """
+    scores = numbers(recipe.q)[rows] @ numbers(recipe.k).T * np.float32(recipe.scale)
+    if recipe.softcap is not None:
+        scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
+    if recipe.bias is not None:
+        queries, keys = len(recipe.lse), scores.shape[-1]
+        scores = scores + recipe.bias[np.arange(keys) - rows[:, None] + queries - 1]
+    lse = recipe.lse[rows][:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        weights = np.where(np.isneginf(lse), np.float32(0), np.exp(scores - lse))
+    return weights if seen is None else np.where(seen, weights, np.float32(0))

@@ -1,0 +1,116 @@
+"""Records of a whole run: its tokens, and its heads one after another, so that none is held longer than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attncli.analysis.cross import Texts, cross_traces
+from attncli.analysis.document import attention_part, model_part, notes
+from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
+from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
+from attncli.analysis.words import identities, merged_words
+from attncli.inputs.token import Token
+from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.spec import Block
+from attncli.models.model import Model
+
+STAGES = ("weights", "capped", "biased")
+"""What is needed of each block: the last two differ by the bias."""
+AT_ONCE = 1 << 19
+"""Weights of a layer that are computed at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """A run as a viewer keeps it. heads: to be gone through once; each comes when it is known.
+
+    sides: the tokens that look and that are looked at. model, attention: as documents have them, None where not known.
+    warnings: what a reader must know.
+    """
+
+    name: str
+    text: str
+    sides: Sides
+    model: Mapping[str, Any] | None
+    attention: Mapping[str, Any] | None
+    heads: Iterator[HeadRecord]
+    warnings: Sequence[str] = ()
+
+
+def run_record(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    name: str = "",
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    words: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> RunRecord:
+    """A text through the model. layers, heads: which, None for all. words: whether pieces are merged to words.
+
+    progress: told the share done. Nothing n × n is held of a long text, unless its words are merged or it is hashed.
+    """
+    merged = merged_words(tokens, text) if words else None
+    shown = list(tokens if merged is None else merged.words)
+    sides = Sides(shown, shown, names=identities(tokens, merged))
+    blocks = model.spec.blocks
+    everything = model.identity.source != "checkpoint"
+
+    def found() -> Iterator[HeadRecord]:
+        dense = merged is not None or any(block.attention.hashing is not None for block in blocks)
+        rows = None if dense else _rows(blocks, len(tokens))
+        kept: dict[int, LayerRecords] = {}
+
+        def layer_of(layer: int) -> LayerRecords:
+            if layer not in kept:
+                chosen = range(blocks[layer].attention.heads) if heads is None else heads
+                kept[layer] = LayerRecords(model.backend, layer, sides, chosen, everything=everything)
+            return kept[layer]
+
+        def see(layer: int, kind: str, block: RowBlock) -> None:
+            if kind == "self":
+                feed(model.backend, layer_of(layer), block)
+                if progress is not None:
+                    progress((layer + block.stop / len(tokens)) / (len(blocks) if layers is None else max(layers) + 1))
+
+        keep = ("masked", "weights") if dense else STAGES
+        for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if dense else see):
+            attention = blocks[trace.layer].attention
+            if dense:
+                feed_whole(model.backend, layer_of(trace.layer), trace.stages, merged)
+            known = merged is None and attention.hashing is None
+            yield from kept.pop(trace.layer).records(
+                arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if known else None
+            )
+
+    computing = attention_part(model, model.computing(len(tokens)))
+    return RunRecord(name, text, sides, model_part(model), computing, found(), notes(model))
+
+
+def cross_record(
+    model: Model, texts: Texts, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+) -> RunRecord:
+    """A text that looks at another one, as `attn cross` runs it. layers, heads: which, None for all."""
+    side = replace(model, spec=model.spec.decoder or model.spec)
+    sides = Sides(texts.queries, texts.keys)
+    everything = model.identity.source != "checkpoint"
+
+    def found() -> Iterator[HeadRecord]:
+        for spec, trace in cross_traces(model, texts, layers, None):
+            chosen = range(spec.heads) if heads is None else heads
+            made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
+            feed_whole(model.backend, made, trace.stages, None)
+            yield from made.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
+
+    attention = attention_part(side, side.computing(len(texts.queries)))
+    return RunRecord("", texts.query, sides, model_part(side), attention, found(), model.warnings)
+
+
+def _rows(blocks: Sequence[Block], count: int) -> int:
+    """How many query rows to compute at a time."""
+    many = max(block.attention.heads for block in blocks)
+    return max(min(AT_ONCE // (many * count), count), 1)

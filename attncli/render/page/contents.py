@@ -1,0 +1,116 @@
+"""What a page is made of, and what is kept of it within a budget."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.records.head import METRICS, HeadRecord
+from attncli.analysis.records.recipe import Absent, Products
+from attncli.analysis.records.run import RunRecord
+from attncli.render.page.blocks import deflated, queries, vectors, weights
+
+BUDGET = 16 * 10**6
+"""Bytes of data a page holds at most, unless told otherwise."""
+KEPT = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "none"}
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What changes when heads are taken away, for one measure. at: the word or words it is measured at.
+
+    heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where
+    there is none.
+    """
+
+    measure: str
+    by: str
+    at: str
+    heads: Sequence[tuple[int, int, float | None, float | None, float | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """A page to write. runs: one, or two that are compared. pairs: words that correspond, A's and B's positions.
+
+    start: what is shown first: view, query, from, to. budget: bytes of data at most.
+    """
+
+    title: str
+    runs: Sequence[RunRecord]
+    pairs: tuple[Sequence[int], Sequence[int]] | None = None
+    effects: Sequence[Effects] = ()
+    start: Mapping[str, str] = field(default_factory=dict)
+    lang: str = "en"
+    budget: int = BUDGET
+
+
+class Kept:
+    """Heads as they come, packed; of those that do not fit the budget, the ones with the weakest links lose their
+    weights."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
+        self.masks = dict[bytes, int]()
+        self._users = dict[str, int]()
+        self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
+
+    def add(self, run: int, record: HeadRecord) -> dict[str, Any]:
+        """A head as the page's script knows it; its data go to `blocks`."""
+        name = f"{run}-{record.layer}-{record.head}"
+        recipe, terms = record.recipe, record.terms
+        told: dict[str, Any] = {
+            "l": record.layer, "h": record.head, "t": list(record.labels), "r": KEPT[type(recipe).__name__], "e": record.error,
+            "m": [record.metrics.get(metric) for metric in METRICS], "k": [list(link) for link in record.links],
+            "n": record.columns, "s": -1, "c": None, "x": 1.0,
+        }  # fmt: skip
+        own: list[str] = []
+        if record.seen is not None:
+            told["s"] = self._mask(record.seen)
+        if not isinstance(recipe, Products | Absent):
+            own.append(self._put(f"w{name}", weights(recipe)))
+            told["b"] = own[-1]
+        if terms is not None:
+            key = f"k{run}-{record.layer}-{terms.group}"
+            fits = not isinstance(terms.k, np.ndarray)
+            key += "" if fits else "f"
+            own.append(self._put(f"q{name}", queries(terms)))
+            if key not in self.blocks:
+                self._put(key, vectors(terms.k))
+            self._users[key] = self._users.get(key, 0) + 1
+            own.append(key)
+            told |= {"p": [own[-2], key, int(not fits)], "d": terms.width, "c": terms.softcap, "x": terms.scale}
+            told["a"] = int(terms.bias is not None)
+        strongest = record.links[0][2] if record.links else 0.0
+        heapq.heappush(self._weakest, (strongest, len(self._weakest), told, tuple(own)))
+        while self.size > self.budget and self._weakest:
+            self._drop()
+        return told
+
+    def _put(self, key: str, data: bytes) -> str:
+        self.blocks[key] = deflated(data)
+        self.size += len(self.blocks[key]) * 4 // 3
+        return key
+
+    def _drop(self) -> None:
+        """Let the weights of the weakest head go."""
+        _, _, told, own = heapq.heappop(self._weakest)
+        told["r"] = "none"
+        told.pop("p", None)
+        for key in own:
+            self._users[key] = self._users.get(key, 1) - 1
+            if self._users[key] <= 0 and key in self.blocks:
+                self.size -= len(self.blocks.pop(key)) * 4 // 3
+
+    def _mask(self, seen: np.ndarray[Any, Any]) -> int:
+        """The number of a mask; equal ones are kept once."""
+        digest = blake2b(seen.tobytes() + str(seen.shape).encode()).digest()
+        if digest not in self.masks:
+            self.masks[digest] = len(self.masks)
+            self.blocks[f"s{self.masks[digest]}"] = deflated(seen.tobytes())
+        return self.masks[digest]

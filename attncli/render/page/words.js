@@ -1,0 +1,47 @@
+import { meta } from "./data.js";
+import { state } from "./state.js";
+
+/**
+ * A phrase in the reader's language, its places {0}, {1} … filled.
+ * @param {string} name
+ * @param {...(string|number)} values
+ */
+export function say(name, ...values) {
+  const said = meta.words[state.lang][name] ?? name;
+  return said.replace(/\{(\d)\}/g, (_, at) => String(values[Number(at)]));
+}
+
+/** A weight as it is told. @param {number} value */
+export function told(value) {
+  return value < 0 ? "–" : value < 0.0005 && value > 0 ? value.toExponential(0) : value.toFixed(3);
+}
+
+/** A signed number as it is told. @param {number} value @param {number} digits */
+export function signed(value, digits = 3) {
+  const shown = Math.abs(value) >= 1e5 ? value.toExponential(2) : value.toFixed(digits);
+  return shown.replace("-", "−");
+}
+
+/**
+ * The word that a reference names: it, the:2 (second occurrence) or #7; −1 for none.
+ * @param {string} reference
+ * @param {import("./types.js").Word[]} words
+ */
+export function named(reference, words) {
+  const asked = reference.trim();
+  const index = /^#(\d+)$/.exec(asked);
+  if (index) return Number(index[1]) < words.length ? Number(index[1]) : -1;
+  const exact = words.findIndex((word) => word[0] === asked);
+  if (exact >= 0) return exact;
+  const [, text, nth] = /^(.*?)(?::(\d+))?$/s.exec(asked) ?? [];
+  const wanted = (text ?? "").toLowerCase();
+  const found = words.flatMap((word, at) => (word[0].toLowerCase() === wanted ? [at] : []));
+  return found[Number(nth ?? 1) - 1] ?? -1;
+}
+
+/** How a word is named so that it is found again. @param {number} at @param {import("./types.js").Word[]} words */
+export function nameOf(at, words) {
+  const text = words[at]?.[0] ?? "";
+  const before = words.slice(0, at).filter((word) => word[0] === text).length;
+  return before ? `${text}:${before + 1}` : text;
+}

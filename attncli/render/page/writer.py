@@ -1,0 +1,128 @@
+"""The page as bytes: skeleton, what is told of the heads, small maps, script, and the data last, so that the overview
+is there before the data is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.records.head import METRICS
+from attncli.analysis.records.run import RunRecord
+from attncli.inputs.token import Token
+from attncli.render.page.assets import hashed, script, style
+from attncli.render.page.blocks import deflated, element
+from attncli.render.page.contents import Kept, Page
+from attncli.render.phrases.page import BOTH
+from attncli.render.safe import label, safe, safe_html
+
+SKELETON = """<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script}; style-src {style}; \
+worker-src blob:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="attn {version}">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+<header><h1>attn</h1><p id="line">{line}</p><button class="link" type="button" id="language"></button>\
+<button class="link" type="button" id="help-open"></button></header>
+<main>
+<section class="reading">
+<p class="words" id="asking" hidden></p>
+<p class="words" id="sentence" role="listbox" tabindex="0"{long}>{sentence}</p>
+<p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span></p>
+</section>
+<section class="all">
+<div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
+<div id="grid" role="group"></div>
+</section>
+<section class="detail">
+<div class="bar-line"><div id="tabs" role="tablist"></div><span id="sides"></span><span id="scale"></span></div>
+<p class="about"><strong id="chosen"></strong><span id="labels"></span><span id="exact"></span></p>
+<div id="view" role="tabpanel"></div>
+<div id="rows" role="region"></div>
+<p class="sr" id="said" aria-live="polite"></p>
+</section>
+</main>
+<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<dialog id="help"><dl id="keys"></dl></dialog>
+"""
+
+
+def page_bytes(page: Page) -> Iterator[bytes]:
+    """The page in pieces, in the order of the file. Every text of the run is made safe."""
+    from attncli import __version__
+
+    kept = Kept(page.budget)
+    runs, maps = [], []
+    for at, run in enumerate(page.runs):
+        heads, small = [], []
+        for record in run.heads:
+            heads.append(kept.add(at, record))
+            small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
+        maps.append(deflated(np.concatenate(small).tobytes() if small else b""))
+        shape = small[0].shape if small else (1, 1)
+        runs.append(_told(run, page.lang) | {"heads": heads, "tile": list(shape)})
+    meta = {
+        "title": safe(page.title), "lang": page.lang, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
+        "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
+    }  # fmt: skip
+    first = page.runs[0]
+    yield SKELETON.format(
+        lang=page.lang, script=hashed(script()), style=hashed(style()), version=__version__, title=safe_html(page.title[:120]),
+        css=style(), line=safe_html(runs[0]["line"]), long=" data-long" if len(first.sides.queries) > 60 else "",
+        sentence="",
+    ).encode()  # fmt: skip
+    told = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    yield b'<script type="application/json" id="meta">' + told.replace("<", "\\u003c").encode() + b"</script>\n"
+    for at, packed in enumerate(maps):
+        yield element(f"t{at}", packed)
+    yield f"<script>{script()}</script>\n".encode()
+    for name, packed in kept.blocks.items():
+        yield element(name, packed)
+    yield b"</body>\n</html>\n"
+
+
+def _told(run: RunRecord, lang: str) -> dict[str, Any]:
+    """A run as the page's script knows it, without its heads."""
+    sides = run.sides
+    return {
+        "name": safe(run.name), "q": _words(sides.queries), "k": None if sides.same else _words(sides.keys), "line": _line(run),
+        "metrics": list(METRICS), "notes": [safe(note) for note in run.warnings],
+    }  # fmt: skip
+
+
+def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
+    """Each word, whether it follows the one before without a space, and whether it is none of the text's."""
+    found: list[list[str | int]] = []
+    before: Token | None = None
+    for token in tokens:
+        joined = before is not None and token.start is not None and token.start == before.end and token.part == before.part
+        found.append([label(token.text.strip(" ") or token.text), int(joined), int(token.special)])
+        before = token
+    return found
+
+
+def _line(run: RunRecord) -> str:
+    """Which weights ran, how many, and under which conventions."""
+    model, attention = run.model or {}, run.attention or {}
+    parts = [str(model.get("name") or model.get("source") or run.name)]
+    if model.get("seed") is not None:
+        parts[0] += f" (seed {model['seed']})"
+    parts += [str(model["family"])] if model.get("family") else []
+    parts += [f"{model['layers']} × {model['heads']}"] if model.get("layers") else []
+    parts += [f"mask {attention['mask']}"] if attention.get("mask") not in (None, "none") else []
+    parts += [f"position {attention['position']}"] if attention.get("position") not in (None, "none") else []
+    return safe(" · ".join(parts))
+
+
+def _effects(effects: Any) -> dict[str, Any]:
+    heads = [dict(zip("lhvrw", one, strict=True)) for one in effects.heads]
+    return {"measure": safe(effects.measure), "by": safe(effects.by), "at": safe(effects.at), "heads": heads}
