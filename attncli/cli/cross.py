@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.options import (
     OUTPUT,
@@ -22,6 +22,7 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def cross(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors")],
+    page: PageOptions,
     value_text: Annotated[
         str | None,
         option(
@@ -72,6 +74,7 @@ def cross(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
     if model.embeddings is not None:
         raise UsageError(
@@ -96,6 +99,12 @@ def cross(
     document = cross_document(
         loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned
     )
+    if page.html is not None:
+        from attncli.analysis.records.run import cross_record
+        from attncli.render.page.contents import Page
+
+        record = cross_record(loaded, texts, layers=layers, heads=heads)
+        page_output.write(page, Page(texts.query, [record], lang=how.lang, budget=page.budget))
     picture.give([document], cross_screen, cross_rows, output, environment, how)
 
 

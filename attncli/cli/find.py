@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli.options import (
     TEXT,
     AttentionOptions,
@@ -21,6 +21,7 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def find(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    page: PageOptions,
     start: Annotated[
         str | None,
         option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK"),
@@ -56,6 +58,7 @@ def find(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output, lines=text.lines)
     how = answer.view(output, environment, parts=PARTS)
     if start is None or end is None:
         raise UsageError(
@@ -63,14 +66,32 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
+    single = output.json or page.html is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
 
     def documents() -> Iterator[Mapping[str, Any]]:
-        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                yield _document(environment, loaded, found, model, compute, (start, end), words=words)
+                document = _document(environment, loaded, found, model, compute, (start, end), words=words)
+                if page.html is not None:
+                    _write_page(loaded, found, model, document, page, how.lang)
+            yield document
 
     answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
+
+
+def _write_page(
+    model: Model, text: Text, which: ModelOptions, document: Mapping[str, Any], page: PageOptions, lang: str
+) -> None:
+    from attncli.analysis.records.run import run_record
+    from attncli.render.page.contents import Page
+
+    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
+    heads = request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    tokens = request.tokens_of(model, text)
+    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=bool(document["words"]))
+    start = {"view": "search", "from": f"#{document['from']}", "to": f"#{document['to']}"}
+    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
 
 def _document(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -24,6 +24,7 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def heads(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("top")],
+    page: PageOptions,
     asked: HeadsOptions,
 ) -> None:
     """Compare all heads: small maps, metrics, labels, the strongest link of each.
@@ -111,6 +113,7 @@ def heads(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output, lines=text.lines, others=[asked.csv])
     how = answer.view(output, environment, parts=PARTS)
     if asked.top is not None and asked.top < 1:
         raise UsageError(f"--top is {asked.top}", expected="at least 1")
@@ -118,7 +121,7 @@ def heads(
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
         )
-    single = output.json or output.svg is not None or asked.csv is not None
+    single = output.json or any(path is not None for path in (output.svg, asked.csv, page.html))
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
     wanted = _wanted(loaded, model, output, asked)
     repeats = _repeats(loaded, wanted)
@@ -127,9 +130,22 @@ def heads(
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
                 document = _document(environment, loaded, found, compute, output, asked, wanted, repeats)
+                if page.html is not None:
+                    _write_page(loaded, found, wanted, page, how.lang)
             yield document
 
     answer.give(documents(), heads_screen, heads_rows, output, environment, how, several=text.lines)
+
+
+def _write_page(model: Model, text: Text, wanted: Compared, page: PageOptions, lang: str) -> None:
+    from attncli.analysis.records.head import METRICS
+    from attncli.analysis.records.run import run_record
+    from attncli.render.page.contents import Page
+
+    tokens = request.tokens_of(model, text)
+    record = run_record(model, text.text, tokens, layers=wanted.layers, heads=wanted.heads, words=wanted.words)
+    start = {"sort": wanted.sort} if wanted.sort in METRICS else {}
+    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
 
 def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from attncli.cli import delivery as answer
 from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.render.page.contents import Page
+    from attncli.cli.output import Environment
+    from attncli.render.page.contents import Effects, Page
 
 SUFFIXES = (".html", ".htm")
 
@@ -36,7 +37,9 @@ class PageOptions:
         return answer.size(self.html_budget, "--html-budget")
 
 
-def check(asked: PageOptions, output: OutputOptions, *, lines: bool = False, others: Sequence[Path | None] = ()) -> None:
+def check(
+    asked: PageOptions, output: OutputOptions, *, lines: bool = False, others: Sequence[Path | None] = ()
+) -> None:
     """Check the options before any work; raises UsageError. lines: whether every line is a text of its own. others:
     files that the command writes besides."""
     if asked.html is None:
@@ -47,7 +50,9 @@ def check(asked: PageOptions, output: OutputOptions, *, lines: bool = False, oth
         raise UsageError(f"--html is {str(asked.html)!r}", expected="a file ending in .html")
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
-    if any(path is not None and path.absolute() == asked.html.absolute() for path in (output.file, output.svg, *others)):
+    if any(
+        path is not None and path.absolute() == asked.html.absolute() for path in (output.file, output.svg, *others)
+    ):
         raise UsageError(
             "--html and another option name the same file", where=str(asked.html), expected="a file for each"
         )
@@ -63,3 +68,48 @@ def write(asked: PageOptions, page: Page) -> None:
     with atomic_writer(asked.html) as file:
         for piece in page_bytes(page):
             file.write(piece)
+
+
+def effects_of(document: Mapping[str, Any]) -> list[Effects]:
+    """What an `attn.ablate/1` document says of each measure; nothing for another document."""
+    from attncli.render.page.contents import Effects
+
+    if document.get("schema") != "attn.ablate/1":
+        return []
+    at = document["at"]
+    place = "mean" if isinstance(at, str) else f"#{at['token']}" if "token" in at else "#" + str(at.get("tokens", ""))
+    found = []
+    for measure in document["measures"]:
+        parts = ("cosine",) if measure == "vector" else (None,)
+        for part in parts:
+            heads = [
+                (one["layer"], one["head"], _value(one.get(measure), part), _value(one.get("random"), part, measure), one.get("weight"))
+                for one in document["effects"]
+                if one.get("attention", "self") == "self"
+            ]  # fmt: skip
+            found.append(Effects(part or measure, str(document["by"]), place, heads))
+    return found
+
+
+def _value(found: Any, *names: str | None) -> float | None:
+    """A number, or the one inside an object that goes by one of the names; None where there is none."""
+    if isinstance(found, Mapping):
+        inside = (found.get(name) for name in names if name is not None and found.get(name) is not None)
+        return _value(next(inside, None), *names)
+    return float(found) if isinstance(found, int | float) else None
+
+
+def passing() -> Path:
+    """A file for a page that is only to be looked at now, in a folder of its own."""
+    from tempfile import mkdtemp
+
+    return Path(mkdtemp(prefix="attn-")) / "page.html"
+
+
+def browse(environment: Environment, asked: PageOptions) -> None:
+    """Open the page in the browser; says where it is where none can be opened."""
+    import webbrowser
+
+    assert asked.html is not None
+    if not webbrowser.open(asked.html.absolute().as_uri()):
+        environment.note(f"no browser could be opened; the page is {asked.html.absolute()}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 
 from attncli.cli import delivery as answer
 from attncli.cli import generate as generate_option
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli.generate import GenerateOptions
 from attncli.cli.options import (
     OUTPUT,
@@ -25,6 +25,7 @@ from attncli.cli.options import (
     option,
 )
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def run(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: OutputOptions,
+    page: PageOptions,
     generate: GenerateOptions,
     query: Annotated[
         str | None,
@@ -86,18 +88,21 @@ def run(
         "--words": words,
         "--all-links": all_links,
     }
-    generate_option.check(generate, [name for name, value in {**options, "--svg": output.svg}.items() if value])
+    generate_option.check(
+        generate, [name for name, value in {**options, "--svg": output.svg, "--html": page.html}.items() if value]
+    )
     if generate.generate is not None:
         generate_option.run(environment, generate, text, model, attention, compute, output)
         return
     answer.check(output, environment, parts=PARTS, save=save)
+    page_output.check(page, output, lines=text.lines, others=[save])
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     asked = Asked(query, every, save, all_links, words)
-    single = output.json or save is not None or output.svg is not None
+    single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
     def documents() -> Iterator[Mapping[str, Any]]:
         found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
@@ -106,9 +111,26 @@ def run(
         ):
             with request.told_where(each):
                 document = _document(environment, loaded, each, model, compute, output, asked, batched)
+                if page.html is not None:
+                    _write_page(environment, loaded, each, model, asked, page, how.lang)
             yield document
 
     answer.give(documents(), run_screen, run_rows, output, environment, how, several=text.lines)
+
+
+def _write_page(
+    environment: Environment, model: Model, text: Text, which: ModelOptions, asked: Asked, page: PageOptions, lang: str
+) -> None:
+    from attncli.analysis.records.run import run_record
+    from attncli.render.page.contents import Page
+
+    tokens = request.tokens_of(model, text)
+    layers, heads = _chosen(model, which)
+    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=asked.words)
+    start = {}
+    if asked.query is not None:
+        start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
+    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
 
 def _together(

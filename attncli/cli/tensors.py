@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 
@@ -18,6 +19,7 @@ def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("svg")],
+    page: PageOptions,
     file: Annotated[
         Path,
         typer.Argument(
@@ -68,6 +70,7 @@ def tensors(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
     from attncli.analysis.tensors import Options, captured, tensors_document
@@ -92,7 +95,14 @@ def tensors(
     request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
     if output.json or output.ndjson:
         answer.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
-    document = tensors_document(str(file), arrays, arrays.attend(), masks, heads=chosen, top=output.top, stages=every)
+    trace = arrays.attend()
+    document = tensors_document(str(file), arrays, trace, masks, heads=chosen, top=output.top, stages=every)
+    if page.html is not None:
+        from attncli.analysis.records.captured import captured_record
+        from attncli.render.page.contents import Page
+
+        record = captured_record(arrays, trace, document, heads=chosen)
+        page_output.write(page, Page(str(file), [record], lang=how.lang, budget=page.budget))
     answer.give(iter([document]), tensors_screen, tensors_rows, output, environment, how)
 
 

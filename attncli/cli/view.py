@@ -11,10 +11,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from attncli.cli import delivery as answer
+from attncli.cli import page_output
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import DIGITS, LangOption, language
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import InputError, UsageError
 
 Document = Mapping[str, Any]
@@ -46,6 +48,7 @@ SCREENS = {
 def view(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision")],
+    page: PageOptions,
     file: Annotated[
         Path,
         typer.Argument(
@@ -63,6 +66,9 @@ def view(
         option("--precision", help="Digits after the point. [default: 2; explain: 4]", panel=OUTPUT, metavar="N"),
     ] = None,
     lang: LangOption = "en",
+    browse: Annotated[
+        bool, option("--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT)
+    ] = False,
 ) -> None:
     """Show a saved document or tensor file again, in every view; nothing is computed anew.
 
@@ -83,6 +89,9 @@ def view(
     output = replace(output, precision=digits)
     answer.check(output, environment, parts=parts)
     how = answer.view(output, environment, parts=parts, lang=language(lang, output))
+    page_output.check(page, output)
+    if page.html is not None or browse:
+        _show_page(environment, document, file, page, how.lang, browse=browse)
     give = answer.give if document["schema"] in ("attn.run/1", "attn.heads/1") else picture.give
     if output.svg is not None and give is answer.give:
         answer.draw(document, output)
@@ -94,6 +103,36 @@ def view(
         environment,
         how,
     )
+
+
+def _show_page(
+    environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
+) -> None:
+    """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
+    from attncli.analysis.records.saved import document_record, tensors_record
+    from attncli.render.page.contents import Page
+
+    if file.suffix.lower() in TENSOR_FILES and document["schema"] == "attn.run/1":
+        from attncli.inputs.tensors import read_tensors
+
+        record = fitting(tensors_record, file)(read_tensors(file, allow_nonfinite=True), document)
+    else:
+        record = fitting(document_record, file)(document)
+    if record is None:
+        raise InputError(
+            f"a document {document['schema']} holds no heads to look at",
+            where=str(file),
+            expected="run, heads or cross",
+        )
+    effects = page_output.effects_of(document)
+    start = {"view": "effects"} if effects else {}
+    made = Page(
+        str(document.get("text", file.name)), [record], effects=effects, start=start, lang=lang, budget=page.budget
+    )
+    target = page if page.html is not None else replace(page, html=page_output.passing())
+    fitting(page_output.write, file)(target, made)
+    if browse:
+        page_output.browse(environment, target)
 
 
 def opened(file: Path, top: int = 10) -> dict[str, Any]:

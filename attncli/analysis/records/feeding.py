@@ -22,7 +22,7 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
         seen = seen[chosen]
     bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
     rows = records.gathered(block.high)
-    rows.add(block.start, block.low, stages["weights"], backend.numpy(block.lse)[chosen], seen, bias)
+    rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), backend.numpy(block.lse)[chosen], seen, bias)
     records.watch.see(block)
 
 
@@ -35,7 +35,7 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
         for name in ("weights", "masked", "capped", "biased")
         if name in stages
     }
-    weights = held["weights"]
+    weights = np.nan_to_num(held["weights"])  # what is no number is told by a warning of the run
     seen = held["masked"] != -np.inf if "masked" in held else np.ones(weights.shape, bool)
     if words is not None:
         weights, seen = words.merge(weights).astype(np.float32), words.merge_visible(seen)
@@ -45,15 +45,13 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
         score, most = (np.take_along_axis(held[name], strongest, -1)[..., 0] for name in ("masked", "weights"))
         lse = np.where(most > 0, score - np.log(most), -np.inf).astype(np.float32)
     bias = held["biased"] - held["capped"] if "biased" in held and "capped" in held else None
-    alike = seen.shape[0] > 0 and bool((seen == seen[:1]).all())
-    records.gathered(weights.shape[-1]).add(0, 0, weights, lse, None if seen.all() else seen[0] if alike else seen, bias)
+    shown = seen[:1] if bool((seen == seen[:1]).all()) else seen  # heads that see the same
+    records.gathered(weights.shape[-1]).add(0, 0, weights, lse, None if seen.all() else shown, bias)
     keys = records.keys
     records.watch.whole(weights[..., :keys].astype(np.float64), seen[..., :keys])
 
 
-def arithmetic(
-    backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None
-) -> Arithmetic | None:
+def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:
     """A layer's queries and keys with what turns them into scores; None where they were not kept."""
     if "q" not in stages or "k" not in stages:
         return None

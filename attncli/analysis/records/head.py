@@ -43,7 +43,8 @@ Kept: TypeAlias = Fixed | Floats
 class HeadRecord:
     """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
 
-    columns: keys and learned keys. seen: bits of the visible keys (see `Gathered.seen`), None for all. recipe: how its weights are made again.
+    columns: keys and learned keys.
+    seen: bits of the visible keys (see `Gathered.seen`), None for all. recipe: how its weights are made again.
     terms: queries and keys beside weights that are kept otherwise, None where q·k does not give the scores.
     error: the largest difference from the true weights, over `checked` sampled rows.
     """
@@ -95,9 +96,7 @@ class LayerRecords:
     chosen: numbers of the heads. everything: whether links that say little count.
     """
 
-    def __init__(
-        self, backend: Backend, layer: int, sides: Sides, chosen: Sequence[int], *, everything: bool
-    ) -> None:
+    def __init__(self, backend: Backend, layer: int, sides: Sides, chosen: Sequence[int], *, everything: bool) -> None:
         self.layer, self.chosen, self.keys = layer, list(chosen), len(sides.keys)
         self._sides = sides
         self._rows: Gathered | None = None
@@ -180,7 +179,8 @@ class LayerRecords:
             return None
         if (group, exactly) not in made:  # heads that share keys share what is kept of them
             made[group, exactly] = k if exactly else fixed(k)
-        bias = None if self.gathered(0).bias is None else np.nan_to_num(self.gathered(0).bias[place])
+        biases = self.gathered(0).bias
+        bias = None if biases is None else np.nan_to_num(biases[place])
         return Products(
             q if exactly else fixed(q),
             made[group, exactly],

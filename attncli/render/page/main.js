@@ -110,7 +110,11 @@ function begin() {
     Object.assign(state, { query: Math.max(0, named(start.from, run().q)), key: Math.max(0, named(start.to, run().q)) });
   }
   if (VIEWS.includes(start.view)) state.view = start.view;
+  if (start.sort) state.sort = start.sort;
 }
+
+/** For a reader at the console: a head's weights by its place, and what is chosen. */
+Object.defineProperty(window, "attn", { value: Object.freeze({ meta, state, choose, weights: weightsOf }) });
 
 themed();
 begin();

@@ -104,7 +104,9 @@ def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
     found: list[list[str | int]] = []
     before: Token | None = None
     for token in tokens:
-        joined = before is not None and token.start is not None and token.start == before.end and token.part == before.part
+        joined = (
+            before is not None and token.start is not None and token.start == before.end and token.part == before.part
+        )
         found.append([label(token.text.strip(" ") or token.text), int(joined), int(token.special)])
         before = token
     return found

@@ -1,0 +1,56 @@
+"""Records of captured queries and keys: every leading index of the arrays stands as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attncli.analysis.document import Document
+from attncli.analysis.records.feeding import arithmetic, feed_whole
+from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
+from attncli.analysis.records.run import RunRecord
+from attncli.analysis.tensors import Captured
+from attncli.inputs.token import Token
+from attncli.mechanism.trace import AttentionTrace
+
+
+def captured_record(
+    arrays: Captured, trace: AttentionTrace, document: Document, *, heads: Sequence[int] | None = None
+) -> RunRecord:
+    """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
+    all."""
+    backend = arrays.backend
+    queries, keys = numbered(int(arrays.q.shape[-2])), numbered(int(arrays.k.shape[-2]))
+    sides = Sides(queries, queries if len(queries) == len(keys) else keys)
+    held = {
+        name: np.asarray(backend.numpy(array))
+        for name, array in (
+            ("weights", trace.weights),
+            ("masked", trace.masked),
+            ("capped", trace.capped),
+            ("biased", trace.biased),
+        )
+    }
+    lead = held["weights"].shape[:-3]
+    # the types of the arithmetic itself: scores of low precision were made from wider products
+    held["q"], held["k"] = (
+        np.broadcast_to(found, (*lead, *found.shape[-3:]))
+        for found in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
+    )
+
+    def found() -> Iterator[HeadRecord]:
+        for layer, place in enumerate(np.ndindex(lead)):
+            chosen = range(held["weights"].shape[-3]) if heads is None else heads
+            stages = {name: array[place] for name, array in held.items()}
+            made = LayerRecords(backend, layer, sides, chosen, everything=True)
+            feed_whole(backend, made, stages, None)
+            yield from made.records(arithmetic(backend, stages, arrays.rule.scale, arrays.rule.softcap))
+
+    name = str(document["file"])
+    return RunRecord(name, name, sides, document["model"], document["attention"], found(), document.get("warnings", ()))
+
+
+def numbered(count: int) -> list[Token]:
+    """Tokens that are only known by their places."""
+    return [Token(index, str(index), None, None, None) for index in range(count)]

@@ -1,0 +1,68 @@
+"""A real browser for pages: Chromium without a screen, driven by Playwright."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+CHROMIUM = which("chromium-headless-shell") or which("chromium")
+LACKING = "no chromium-headless-shell and no chromium here (a Debian package)"
+
+
+@dataclass
+class Opened:
+    """A page that is open. said: what it wrote to the console. asked: the addresses that it asked for."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def value(self, script: str, given: Any = None) -> Any:
+        """What a function gives in the page."""
+        return self.page.evaluate(script, given)
+
+    def until(self, script: str, given: Any = None, *, seconds: float = 20) -> Any:
+        """What a function gives in the page, once that is something."""
+        end = time.monotonic() + seconds
+        while True:
+            found = self.page.evaluate(script, given)
+            if found:
+                return found
+            assert time.monotonic() < end, f"the page did not come to {script}: {self.said}"
+            time.sleep(0.02)
+
+    def clean(self) -> None:
+        """Nothing was said in the console, and nothing was asked for but the page itself."""
+        assert self.said == []
+        assert len(self.asked) == 1
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Chromium. Skips where there is none, or no Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here (a Python package)")
+    if CHROMIUM is None:
+        pytest.skip(LACKING)
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
+    """A file opened in a window of its own, its overview drawn."""
+    window = browser.new_context(viewport={"width": 1280, "height": 860}, **context)
+    found = Opened(window.new_page())
+    found.page.on("console", lambda message: found.said.append(message.text))
+    found.page.on("pageerror", lambda error: found.said.append(str(error)))
+    found.page.on("request", lambda request: found.asked.append(request.url))
+    found.page.goto(file.as_uri() + hash)
+    found.until("() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent")
+    return found

@@ -1,0 +1,205 @@
+"""The weights that the page makes in a browser are those of the run, head by head, within the error that it states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import opened
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.cross import Texts
+from attncli.analysis.records.captured import captured_record
+from attncli.analysis.records.run import RunRecord, cross_record, run_record
+from attncli.analysis.tensors import Options, captured, tensors_document
+from attncli.analysis.words import merged_words
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import Causal, Everywhere, Given, Mask, Window
+from attncli.mechanism.mask_spec import parse
+from attncli.models.model import Model
+from attncli.models.one_layer import Settings, seeded_model
+from attncli.render.page.contents import Page
+from attncli.render.page.writer import page_bytes
+
+LIMIT = 5e-4
+TEXT = " ".join(f"w{at % 17}" for at in range(41))
+HEAD_WEIGHTS = """async ([run, at]) => {
+  const found = await attn.weights(run, at);
+  return found && Array.from({length: found.n}, (_, i) => Array.from(found.row(i)));
+}"""
+
+
+def seeded(mask: Mask = Everywhere(), **given: Any) -> Model:  # noqa: B008 - frozen and without state
+    settings = Settings(**{"d_model": 24, "heads": 3, "mask": mask, **given})
+    return seeded_model(settings, 3, "seeded", tokenizer("whitespace"), NumpyBackend("float32"))
+
+
+def true_weights(model: Model, tokens: Any) -> dict[tuple[int, int], np.ndarray]:
+    """Each head's weights as a dense run gives them, hidden ones −1."""
+    found = {}
+    for trace in model.trace(tokens, keep=("masked", "weights")):
+        weights, masked = (np.asarray(model.backend.numpy(trace.stages[name])) for name in ("weights", "masked"))
+        for head, (one, scores) in enumerate(zip(weights, masked, strict=True)):
+            found[trace.layer, head] = np.where(np.isneginf(scores), -1, one)
+    return found
+
+
+def compared(chromium: Any, folder: Path, record: RunRecord, expected: dict[tuple[int, int], np.ndarray]) -> set[str]:
+    """Hold every head of the page against what is expected; how the heads were kept."""
+    file = folder / "page.html"
+    file.write_bytes(b"".join(page_bytes(Page("test", [record]))))
+    window = opened(chromium, file)
+    heads = window.value("attn.meta.runs[0].heads")
+    assert {(head["l"], head["h"]) for head in heads} == set(expected)
+    for place, head in enumerate(heads):
+        found = np.array(window.value(HEAD_WEIGHTS, [0, place]))
+        wanted = expected[head["l"], head["h"]]
+        assert found.shape == wanted.shape
+        assert ((found < 0) == (wanted < 0)).all()
+        assert np.abs(found - wanted).max() <= LIMIT
+        assert np.abs(found - wanted).max() <= 3 * head["e"] + 2e-5  # it was measured on sampled rows
+    window.clean()
+    window.page.context.close()
+    return {head["r"] for head in heads}
+
+
+MASKS = {
+    "everywhere": Everywhere(),
+    "causal": Causal(),
+    "window": Window(4, 0),
+    "window both ways": Window(3, 2),
+    "dilated": parse("dilated:9,3"),
+    "sinks and recent": parse("streaming:2,5"),
+    "blocks": parse("block:7"),
+    "rows without keys": Window(-2, 5),
+    "by head": Given(np.random.default_rng(1).random((3, 41, 41)) > 0.4),
+    "hashed": parse("lsh:4"),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(chromium: Any, tmp_path: Path, name: str) -> None:
+    model = seeded(MASKS[name])
+    tokens = model.encode(TEXT)
+    kept = compared(chromium, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
+    assert kept == {"products"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"softcap": 1.5}, {"position": "alibi"}, {"position": "rope"}, {"kv_heads": 1}, {"scale": "none", "d_k": 5}],
+    ids=str,
+)
+def test_scores(chromium: Any, tmp_path: Path, given: dict[str, Any]) -> None:
+    model = seeded(Causal(), **given)
+    tokens = model.encode(TEXT)
+    kept = compared(chromium, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
+    assert kept == {"products"}
+
+
+def test_short_texts_are_kept_as_they_are(chromium: Any, tmp_path: Path) -> None:
+    model = seeded(d_k=16)
+    tokens = model.encode("humpty dumpty sat on")
+    kept = compared(chromium, tmp_path, run_record(model, "", tokens), true_weights(model, tokens))
+    assert kept == {"exact"}
+
+
+def test_scores_that_16_bits_do_not_hold_take_more(chromium: Any, tmp_path: Path) -> None:
+    model = seeded(scale="40.0")
+    tokens = model.encode(TEXT)
+    record = run_record(model, TEXT, tokens)
+    compared(chromium, tmp_path, record, true_weights(model, tokens))
+    assert all(isinstance(head.terms.q, np.ndarray) for head in run_record(model, TEXT, tokens).heads if head.terms)
+
+
+def test_hash_attention(chromium: Any, tmp_path: Path) -> None:
+    from attncli.cli.hashing_option import hashed
+    from attncli.cli.options import AttentionOptions
+
+    model = hashed(seeded(), "reformer:4,2", AttentionOptions())
+    text = " ".join(f"w{at % 23}" for at in range(160))
+    tokens = model.encode(text)
+    expected = {
+        (0, head): weights
+        for trace in model.trace(tokens, keep=("masked", "weights"))
+        for head, weights in enumerate(
+            np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"])
+        )
+    }
+    assert compared(chromium, tmp_path, run_record(model, text, tokens), expected) == {"roots"}
+
+
+def test_merged_words(chromium: Any, tmp_path: Path) -> None:
+    model = attncli.load("minilm")
+    text = "The antidisestablishmentarian didn't unwrap her sandwiches"
+    tokens = model.encode(text)
+    words = merged_words(tokens, text)
+    assert len(words.words) < len(tokens)
+    expected = {}
+    for trace in model.trace(tokens, layers=[2, 5], keep=("weights",)):
+        for head, weights in enumerate(words.merge(model.backend.numpy(trace.stages["weights"]))):
+            expected[trace.layer, head] = weights
+    record = run_record(model, text, tokens, layers=[2, 5], words=True)
+    assert compared(chromium, tmp_path, record, expected) == {"exact"}
+
+
+def test_cross_attention(chromium: Any, tmp_path: Path) -> None:
+    from attncli.analysis.cross import cross_traces
+
+    model = seeded(Causal(), heads=2, position="rope")
+    texts = Texts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))
+    expected = {}
+    for _, trace in cross_traces(model, texts, None, None):
+        for head, weights in enumerate(trace.stages["weights"]):
+            expected[0, head] = np.where(np.isneginf(trace.stages["masked"][head]), -1, weights)
+    assert compared(chromium, tmp_path, cross_record(model, texts), expected) == {"products"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept"),
+    [
+        ({}, "products"),
+        ({"sinks": np.array([2.0, -1.0, 0.5, 3.0])}, "products"),
+        ({"mask": np.random.default_rng(2).random((40, 33)) > 0.3}, "products"),
+        ({"bias": np.random.default_rng(3).standard_normal((4, 40, 33))}, "exact"),
+    ],
+    ids=["plain", "sinks", "mask", "bias"],
+)
+def test_captured_arrays(chromium: Any, tmp_path: Path, extra: dict[str, np.ndarray], kept: str) -> None:
+    rng = np.random.default_rng(4)
+    tensors = {
+        "q": rng.standard_normal((2, 4, 40, 8)), "k": rng.standard_normal((2, 2, 33, 8)), "v": rng.standard_normal((2, 2, 33, 5)),
+    } | extra  # fmt: skip
+    arrays = captured(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
+    trace = arrays.attend()
+    document = tensors_document("file", arrays, trace, Everywhere(), heads=None, top=3, stages=False)
+    hidden = np.isneginf(trace.masked)
+    expected = {
+        (batch, head): np.where(hidden[batch, head], -1, trace.weights[batch, head])
+        for batch in range(2)
+        for head in range(4)
+    }
+    record = captured_record(arrays, trace, document)
+    assert compared(chromium, tmp_path, record, expected) == {kept}
+
+
+FAMILIES = ("t5", "bloom", "falcon alibi", "gemma2", "modernbert", "qwen3", "mistral", "gpt_neo")
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    yield cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(chromium: Any, tmp_path: Path, folder_of: Callable[[str], Path], name: str) -> None:
+    model = attncli.load(str(folder_of(name)), dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens([(7 * at) % 58 + 1 for at in range(26)])
+    record = run_record(model, "", tokens)
+    compared(chromium, tmp_path, record, true_weights(model, tokens))
