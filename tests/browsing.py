@@ -64,5 +64,7 @@ def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
     found.page.on("request", lambda request: found.asked.append(request.url))
     found.page.goto(file.as_uri() + hash)
-    found.until("() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent")
+    found.until(
+        "() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent"
+    )
     return found

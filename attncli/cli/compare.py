@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import request
+from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import AttnError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.run import RunRecord
 
 
 def compare(
@@ -23,6 +28,7 @@ def compare(
     asked: SideOptions,
     shape: ShapeOptions,
     output: OutputOptions,
+    page: PageOptions,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -56,11 +62,13 @@ def compare(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
     if fail_above is not None and not fail_above >= 0:
         raise UsageError(f"--fail-above is {fail_above:g}", expected="a number from 0")
     saved = _saved(texts)
-    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output)
+    records: list[RunRecord] = []
+    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []
 
     def documents() -> Iterator[Mapping[str, Any]]:
@@ -72,6 +80,13 @@ def compare(
             compared = partial(compare_document, names=(name, other), top=output.top)
             document = (compared if saved is None else fitting(compared, Path(other)))(first, second)
             worst.append(abs(document["summary"]["max_difference"]))
+            if page.html is not None:
+                if len(worst) > 1:
+                    raise UsageError(
+                        "a page compares two sides, and there are more", expected="two sides, or no --html"
+                    )
+                held = records or [_record(name, first), _record(other, second)]
+                _write_page(held, document, page, how.lang)
             yield document
             if output.json and next(runs, None) is not None:
                 raise UsageError(
@@ -81,6 +96,24 @@ def compare(
     picture.give(documents(), compare_screen, compare_rows, output, environment, how)
     if fail_above is not None and max(worst) > fail_above:
         raise AttnError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+
+
+def _write_page(records: list[RunRecord], document: Mapping[str, Any], page: PageOptions, lang: str) -> None:
+    from attncli.render.page.contents import Page
+
+    left, right = ([pair[side] for pair in document["aligned"]] for side in (0, 1))
+    start = {"view": "difference"}
+    made = Page(records[0].text, records, pairs=(left, right), start=start, lang=lang, budget=page.budget)
+    page_output.write(page, made)
+
+
+def _record(name: str, document: Mapping[str, Any]) -> RunRecord:
+    """A saved run, called by the name of its file."""
+    from attncli.analysis.records.saved import document_record
+
+    found = document_record(dict(document))
+    assert found is not None  # it is a run
+    return replace(found, name=name)
 
 
 def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] | None:
@@ -113,6 +146,7 @@ def _sides(
     shape: ShapeOptions,
     tokenizer: str | None,
     output: OutputOptions,
+    records: list[RunRecord],
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     told, asked = sorted_out(texts or (), asked)
     if len(told) > 2:
@@ -120,10 +154,13 @@ def _sides(
     asked_texts: list[str | None] = [*told] if told else [None]
     found = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
     for side in sides(found, asked, shape):
-        yield side.name, _run(environment, side, tokenizer, output)
+        yield side.name, _run(environment, side, tokenizer, output, records)
 
 
-def _run(environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions) -> Mapping[str, Any]:
+def _run(
+    environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord]
+) -> Mapping[str, Any]:
+    from attncli.analysis.records.run import run_record
     from attncli.analysis.run import Wanted, cost, run_document
 
     loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
@@ -136,6 +173,8 @@ def _run(environment: Environment, side: Side, tokenizer: str | None, output: Ou
     expected = cost(loaded, len(tokens), wanted, saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
     answer.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
+    # its heads are only gone through where they are asked for
+    records.append(run_record(loaded, side.text, tokens, name=side.name, layers=wanted.layers, heads=wanted.heads))
     return run_document(loaded, side.text, tokens, wanted)
 
 

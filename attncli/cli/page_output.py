@@ -80,14 +80,13 @@ def effects_of(document: Mapping[str, Any]) -> list[Effects]:
     place = "mean" if isinstance(at, str) else f"#{at['token']}" if "token" in at else "#" + str(at.get("tokens", ""))
     found = []
     for measure in document["measures"]:
-        parts = ("cosine",) if measure == "vector" else (None,)
-        for part in parts:
-            heads = [
-                (one["layer"], one["head"], _value(one.get(measure), part), _value(one.get("random"), part, measure), one.get("weight"))
-                for one in document["effects"]
-                if one.get("attention", "self") == "self"
-            ]  # fmt: skip
-            found.append(Effects(part or measure, str(document["by"]), place, heads))
+        part = "cosine" if measure == "vector" else None
+        heads = []
+        for one in document["effects"]:
+            if one.get("attention", "self") == "self":
+                random = _value(one.get("random"), part, measure)
+                heads.append((one["layer"], one["head"], _value(one.get(measure), part), random, one.get("weight")))
+        found.append(Effects(part or measure, str(document["by"]), place, heads))
     return found
 
 

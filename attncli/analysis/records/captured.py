@@ -12,26 +12,18 @@ from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.tensors import Captured
 from attncli.inputs.token import Token
-from attncli.mechanism.trace import AttentionTrace
+from attncli.mechanism.attend import RowBlock
 
 
 def captured_record(
-    arrays: Captured, trace: AttentionTrace, document: Document, *, heads: Sequence[int] | None = None
+    arrays: Captured, trace: RowBlock, document: Document, *, heads: Sequence[int] | None = None
 ) -> RunRecord:
     """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
     all."""
     backend = arrays.backend
     queries, keys = numbered(int(arrays.q.shape[-2])), numbered(int(arrays.k.shape[-2]))
     sides = Sides(queries, queries if len(queries) == len(keys) else keys)
-    held = {
-        name: np.asarray(backend.numpy(array))
-        for name, array in (
-            ("weights", trace.weights),
-            ("masked", trace.masked),
-            ("capped", trace.capped),
-            ("biased", trace.biased),
-        )
-    }
+    held = {name: np.asarray(backend.numpy(trace.stages[name])) for name in ("weights", "masked", "capped", "biased")}
     lead = held["weights"].shape[:-3]
     # the types of the arithmetic itself: scores of low precision were made from wider products
     held["q"], held["k"] = (

@@ -14,11 +14,11 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
-from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.backend import choose
 from attncli.inputs.token import Token
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
-NUMPY = NumpyBackend("float32")
+NUMPY = choose("numpy", device=None, dtype="float32")
 
 
 def tensors_record(tensors: Tensors, document: Document) -> RunRecord:
@@ -89,7 +89,7 @@ def _heads(
         feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
         yield from (replace(record, head=head["head"]) for record in made.records(None))
     if not parts:
-        for row in document.get("heads", document.get("effects", ())):
+        for row in document.get("heads") or document.get("effects") or ():
             yield _known(document, row["layer"], row, sides, None)
 
 

@@ -83,17 +83,24 @@ export function weightsOf(run, at) {
   return found;
 }
 
+/** @type {Worker|null|undefined} */
+let started;
+
 /** A worker that weighs tiles of long texts; null where none may be started, and then this thread does it. */
-const worker = (() => {
+function worker() {
+  if (started === undefined) started = start();
+  return started;
+}
+
+function start() {
   try {
     const source = `const weigh=${weigh};onmessage=({data:[id,p,...at]})=>{const f=weigh(p,...at);postMessage([id,f],[f.buffer])}`;
     const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-    made.onerror = () => made.terminate();
     return made;
   } catch {
     return null;
   }
-})();
+}
 
 let asked = 0;
 
@@ -102,14 +109,15 @@ let asked = 0;
 export function tile(from, place) {
   const id = ++asked;
   return new Promise((done) => {
-    if (!worker) return void setTimeout(() => done(weigh(from, ...place)));
+    const other = from.n * from.m > HELD ? worker() : null;
+    if (!other) return void setTimeout(() => done(weigh(from, ...place)));
     /** @param {MessageEvent} event */
     const hear = ({ data }) => {
       if (data[0] !== id) return;
-      worker.removeEventListener("message", hear);
+      other.removeEventListener("message", hear);
       done(data[1]);
     };
-    worker.addEventListener("message", hear);
-    worker.postMessage([id, from, ...place]);
+    other.addEventListener("message", hear);
+    other.postMessage([id, from, ...place]);
   });
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ MASKS = {
     "window": Window(4, 0),
     "window both ways": Window(3, 2),
     "dilated": parse("dilated:9,3"),
-    "sinks and recent": parse("streaming:2,5"),
+    "sinks and recent": parse("sinks:2,5"),
     "blocks": parse("block:7"),
     "rows without keys": Window(-2, 5),
     "by head": Given(np.random.default_rng(1).random((3, 41, 41)) > 0.4),
@@ -128,9 +128,7 @@ def test_hash_attention(chromium: Any, tmp_path: Path) -> None:
     expected = {
         (0, head): weights
         for trace in model.trace(tokens, keep=("masked", "weights"))
-        for head, weights in enumerate(
-            np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"])
-        )
+        for head, weights in enumerate(np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"]))
     }
     assert compared(chromium, tmp_path, run_record(model, text, tokens), expected) == {"roots"}
 
@@ -174,14 +172,16 @@ def test_cross_attention(chromium: Any, tmp_path: Path) -> None:
 def test_captured_arrays(chromium: Any, tmp_path: Path, extra: dict[str, np.ndarray], kept: str) -> None:
     rng = np.random.default_rng(4)
     tensors = {
-        "q": rng.standard_normal((2, 4, 40, 8)), "k": rng.standard_normal((2, 2, 33, 8)), "v": rng.standard_normal((2, 2, 33, 5)),
-    } | extra  # fmt: skip
+        "q": rng.standard_normal((2, 4, 40, 8)),
+        "k": rng.standard_normal((2, 2, 33, 8)),
+        "v": rng.standard_normal((2, 2, 33, 5)),
+    } | extra
     arrays = captured(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
     trace = arrays.attend()
     document = tensors_document("file", arrays, trace, Everywhere(), heads=None, top=3, stages=False)
-    hidden = np.isneginf(trace.masked)
+    hidden = np.isneginf(trace.stages["masked"])
     expected = {
-        (batch, head): np.where(hidden[batch, head], -1, trace.weights[batch, head])
+        (batch, head): np.where(hidden[batch, head], -1, trace.stages["weights"][batch, head])
         for batch in range(2)
         for head in range(4)
     }
@@ -193,8 +193,8 @@ FAMILIES = ("t5", "bloom", "falcon alibi", "gemma2", "modernbert", "qwen3", "mis
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
-    yield cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
