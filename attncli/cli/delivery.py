@@ -110,6 +110,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
         top=asked.top,
         show=shown(asked, parts),
         full=asked.full,
+        brief=asked.brief,
         lang=lang,
         height=environment.height,
     )

@@ -226,6 +226,7 @@ class OutputOptions:
         str | None,
         option("--show", help="Parts to show, or 'all'; a wrong one lists them.", panel=OUTPUT, metavar="PARTS"),
     ] = None
+    brief: Annotated[bool, option("--brief", help="Show the answer alone.", panel=OUTPUT)] = False
     full: Annotated[bool, option("--full", help="Show every row, column and dimension.", panel=OUTPUT)] = False
     precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT, metavar="N")] = 2
     top: Annotated[int, option("--top", help="How many links or rows of a ranking.", panel=OUTPUT, metavar="N")] = 10

@@ -12,7 +12,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Lines, Piece, finished, line, stack
 from attncli.render.matrix import as_matrix
-from attncli.render.palette import DIVERGING, SEQUENTIAL, Palette, normalise, shade, sign
+from attncli.render.palette import Palette, diverging, normalise, sequential, shade, sign
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 
@@ -91,10 +91,10 @@ def _drawn(
     side: int,
 ) -> Lines:
     fractions = normalise(pool(found, grain.block, how), how, low=low, high=high)
-    palette = DIVERGING if how == "signed" else SEQUENTIAL
+    palette = diverging(light=view.light) if how == "signed" else sequential(light=view.light)
     if grain.halves:
         return Lines(tuple(_halves(fractions, palette)))
-    return Lines(tuple(_wholes(fractions, palette, names if grain.block == 1 else [], side, grain.across, view)))
+    return Lines(tuple(_wholes(fractions, palette, how, names if grain.block == 1 else [], side, grain.across, view)))
 
 
 def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
@@ -110,11 +110,11 @@ def pool(values: NDArray, block: int, how: str = "linear") -> NDArray:
 
 
 def _wholes(
-    fractions: NDArray, palette: Palette, names: Sequence[str], side: int, across: int, view: View
+    fractions: NDArray, palette: Palette, how: str, names: Sequence[str], side: int, across: int, view: View
 ) -> list[Line]:
     """Every value `across` cells wide and one line high."""
     out: list[Line] = []
-    mark = sign if palette is DIVERGING else shade
+    mark = sign if how == "signed" else shade
     for at, row in enumerate(fractions):
         pieces: list[Piece] = [(pad(cut(names[at], side - 1, ascii=view.ascii), side), FAINT)] if names else []
         for value in row.tolist():

@@ -80,21 +80,38 @@ def spaced(blocks: Iterable[Lines]) -> Lines:
     return stack(part for at, block in enumerate(held) for part in ((block,) if at == 0 else (BLANK, block)))
 
 
-def beside(blocks: Sequence[Lines], *, width: int, gap: int = 3) -> Lines:
-    """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last."""
+def beside(
+    blocks: Sequence[Lines], *, width: int, gap: int = 3, side: Lines | None = None, most: int | None = None
+) -> Lines:
+    """Blocks of like size in as few rows as `width` allows, the rows equally long but for the last.
+
+    side: a block that begins every row. most: at most so many blocks in a row; None for as many as fit.
+    """
     if not blocks:
         return Lines()
+    edge = side.width + 1 if side is not None and side.rows else 0
     slot = max(block.width for block in blocks) + gap
-    rows = -(-len(blocks) // max((width + gap) // slot, 1))
-    count = -(-len(blocks) // rows)
-    return spaced(_in_a_row(blocks[start : start + count], slot) for start in range(0, len(blocks), count))
+    fitting = max((width - edge + gap) // slot, 1)
+    if most is None:
+        count = -(-len(blocks) // -(-len(blocks) // fitting))
+        groups = [blocks[start : start + count] for start in range(0, len(blocks), count)]
+    else:  # every `most` blocks belong together, and begin a row of their own
+        groups = [
+            blocks[first : min(first + fitting, start + most)]
+            for start in range(0, len(blocks), most)
+            for first in range(start, min(start + most, len(blocks)), fitting)
+        ]
+    begins = (side,) if side is not None and edge else ()
+    return spaced(
+        _in_a_row((*begins, *group), [edge, *[slot] * len(group)] if edge else [slot] * len(group)) for group in groups
+    )
 
 
-def _in_a_row(blocks: Sequence[Lines], slot: int) -> Lines:
+def _in_a_row(blocks: Sequence[Lines], slots: Sequence[int]) -> Lines:
     rows = []
     for at in range(max(len(block.rows) for block in blocks)):
         row: list[Piece] = []
-        for block in blocks:
+        for block, slot in zip(blocks, slots, strict=True):
             held = block.rows[at] if at < len(block.rows) else ()
             row += [*held, (" " * (slot - line_width(held)), "")]
         rows.append(tuple(row[:-1]))

@@ -11,7 +11,7 @@ import numpy as np
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
 from attncli.render.numbers import Write, writer
-from attncli.render.palette import SEQUENTIAL, normalise
+from attncli.render.palette import Palette, diverging, normalise, sequential
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 from attncli.render.window import Shown, ends, panels, says
@@ -53,6 +53,8 @@ def matrix(
     *,
     shade: bool = True,
     mark_max: bool = True,
+    limits: tuple[float, float] | None = None,
+    signed: bool = False,
     empty: str = "·",
     title: str = "",
     note: str = "",
@@ -63,6 +65,8 @@ def matrix(
 
     rows, columns: token texts, made safe here; None for what has only a number. row_numbers, column_numbers: their
     positions, 0… if None.
+    limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the values' own if None.
+    signed: whether the colours tell below 0 from above, such as for scores.
     Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
     line says so, and each row names its largest if there is room; a full view prints all of them, in panels.
     More than `ROWS` rows are shortened likewise. Lines still too long (very many digits) are cut, with `…`.
@@ -78,13 +82,19 @@ def matrix(
         columns=_names(columns, found.shape[1], view),
         row_numbers=list(row_numbers) if row_numbers is not None else list(range(found.shape[0])),
         column_numbers=list(column_numbers) if column_numbers is not None else list(range(found.shape[1])),
-        fractions=normalise(found, view.scale_colors) if shade and view.color else None,
+        fractions=_fractions(found, view, limits, signed) if shade and view.color else None,
+        palette=diverging(light=view.light) if signed else sequential(light=view.light),
         peaks=[_peak(row) for row in found] if mark_max else [None] * found.shape[0],
         empty="." if view.ascii else empty,
         write=writer(found, view.precision),
         view=view,
     )
     return finished(stack((top, grid.draw())), view)
+
+
+def _fractions(found: NDArray, view: View, limits: tuple[float, float] | None, signed: bool) -> NDArray:
+    low, high = limits or (None, None)
+    return normalise(found, "signed" if signed else view.scale_colors, low=low, high=high)
 
 
 def _names(texts: Sequence[str] | None, count: int, view: View) -> list[str]:
@@ -107,6 +117,7 @@ class Grid:
     row_numbers: list[int]
     column_numbers: list[int]
     fractions: NDArray | None
+    palette: Palette
     peaks: list[int | None]
     empty: str
     write: Write
@@ -115,13 +126,15 @@ class Grid:
     def draw(self) -> Lines:
         view, room = self.view, self.view.width - self.left
         shown_rows: Shown = list(range(len(self.rows))) if view.full else ends(len(self.rows), ROWS)
-        named = self._named_slots(room, self.number + 2) or self._named_slots(room, self.number + 1)
+        # without colour the mark of a row's largest takes a cell of its own
+        tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
+        named = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
         if named is not None:
             everything: Shown = list(range(len(self.columns)))
             return stack(
                 (self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view))
             )
-        slot = max(self.number + 1, len(str(max(self.column_numbers))) + 1)
+        slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
             return spaced(self.panel(shown_rows, list(group), slots) for group in panels(slots, room))
@@ -224,7 +237,7 @@ class Grid:
             return pad(self.empty, slot - 1, "right") + " ", FAINT
         largest = self.peaks[row] == column
         mark = "*" if largest and not self.view.color else " "
-        style = SEQUENTIAL.style(float(self.fractions[row, column])) if self.fractions is not None else ""
+        style = self.palette.style(float(self.fractions[row, column])) if self.fractions is not None else ""
         return pad(self.write(value), slot - 1, "right") + mark, f"bold underline {style}".strip() if largest else style
 
 

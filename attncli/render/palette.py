@@ -71,8 +71,36 @@ SEQUENTIAL = Palette(
 )
 """Dark to light at even steps of lightness. Source: viridis, Smith and van der Walt, 2015."""
 
-DIVERGING = Palette("blue-red", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"))
+SEQUENTIAL_LIGHT = Palette(
+    "yellow-green-blue", ("ffffff", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "0c2c84")
+)
+"""Light to dark, for terminals that are light. Source: ColorBrewer YlGnBu, Brewer and Harrower, 2002."""
+
+DIVERGING = Palette("blue-red", ("67a9ff", "3f78c4", "244a7c", "1c1f26", "7a3226", "c45a3c", "ff8f66"))
+"""Below 0 blue, about 0 dark, above 0 red: on a dark terminal what is near 0 recedes."""
+
+DIVERGING_LIGHT = Palette("blue-red on light", ("2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"))
 """Below 0 blue, 0 pale, above 0 red. Source: ColorBrewer RdBu, Brewer and Harrower, 2002."""
+
+TINT = Palette("amber", ("2a2417", "5c4a1e", "94731d", "cf9f22", "ffcf4a"))
+"""Behind the words of a sentence on a dark terminal: one hue, brighter for more."""
+TINT_LIGHT = Palette("amber on light", ("fff6dc", "ffe6a3", "ffd05c", "f5b014", "d98f00"))
+"""Behind the words of a sentence on a light terminal."""
+
+
+def sequential(*, light: bool) -> Palette:
+    """The palette of weights for a terminal."""
+    return SEQUENTIAL_LIGHT if light else SEQUENTIAL
+
+
+def diverging(*, light: bool) -> Palette:
+    """The palette of signed values for a terminal."""
+    return DIVERGING_LIGHT if light else DIVERGING
+
+
+def tint(fraction: float, *, light: bool) -> str:
+    """The Rich style of a word that takes this share."""
+    return (TINT_LIGHT if light else TINT).style(fraction)
 
 
 def shade(fraction: float, *, ascii: bool) -> str:
@@ -135,7 +163,7 @@ if __name__ == "__main__":
     from attncli.render.lines import line, show
 
     steps = [at / 60 for at in range(61)]
-    for palette in (SEQUENTIAL, DIVERGING):
+    for palette in (SEQUENTIAL, SEQUENTIAL_LIGHT, DIVERGING, DIVERGING_LIGHT, TINT, TINT_LIGHT):
         show(line(*((" ", palette.style(step)) for step in steps), f"  {palette.name}"))
     for ascii in (False, True):
         show(line("".join(shade(step, ascii=ascii) for step in steps)))

@@ -14,7 +14,8 @@ class View:
     ascii: only ASCII leaves the program. precision: digits after the point.
     scale_colors: "linear", "log" or "row" (see `palette.normalise`). top: how many links or rows of a ranking.
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
-    lang: language of explanations, "en" or "zh".
+    lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
+    brief: the answer alone.
     """
 
     width: int = 80
@@ -27,3 +28,5 @@ class View:
     full: bool = False
     lang: str = "en"
     height: int | None = None
+    light: bool = False
+    brief: bool = False

@@ -10,13 +10,19 @@ from hypothesis.extra import numpy as hnp
 
 from attncli.render.palette import (
     DIVERGING,
+    DIVERGING_LIGHT,
     LEVELS,
     RAMP,
     RAMP_ASCII,
     SEQUENTIAL,
+    SEQUENTIAL_LIGHT,
+    TINT,
+    TINT_LIGHT,
+    diverging,
     ink,
     luminance,
     normalise,
+    sequential,
     shade,
     sign,
 )
@@ -24,7 +30,7 @@ from attncli.render.palette import (
 NAN = float("nan")
 
 
-@pytest.mark.parametrize("palette", [SEQUENTIAL, DIVERGING])
+@pytest.mark.parametrize("palette", [SEQUENTIAL, SEQUENTIAL_LIGHT, DIVERGING, DIVERGING_LIGHT, TINT, TINT_LIGHT])
 def test_numbers_stay_readable_on_every_level(palette) -> None:
     for level in range(LEVELS):
         behind = palette.rgb(level / (LEVELS - 1))
@@ -43,8 +49,11 @@ def test_the_sequential_palette_only_grows_lighter() -> None:
     assert SEQUENTIAL.style(1.0) == "#000000 on #fde725"
 
 
-def test_the_diverging_palette_is_pale_in_the_middle() -> None:
-    assert luminance(DIVERGING.rgb(0.5)) > max(luminance(DIVERGING.rgb(0)), luminance(DIVERGING.rgb(1)))
+def test_what_is_near_0_recedes_into_the_terminal() -> None:
+    dark, light = diverging(light=False), diverging(light=True)
+    assert luminance(dark.rgb(0.5)) < min(luminance(dark.rgb(0)), luminance(dark.rgb(1)))
+    assert luminance(light.rgb(0.5)) > max(luminance(light.rgb(0)), luminance(light.rgb(1)))
+    assert luminance(sequential(light=True).rgb(0)) > luminance(sequential(light=True).rgb(1))
 
 
 def test_ramps() -> None:

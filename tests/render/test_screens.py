@@ -103,6 +103,7 @@ def test_each_part_alone(part: str) -> None:
         "maps": "maps of the weights",
         "output": "output of the head",
         "links": "strongest links",
+        "answer": "The strongest link",
     }
     assert title.get(part, part) in shown
     others = {"shapes": "shapes", "scores": "scores  layer", "links": "strongest links"}

@@ -11,15 +11,16 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
+from attncli.render.screens.answer import find_answer
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "heads")
+PARTS = ("header", "tokens", "heads", "answer")
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "heads"})
+DEFAULT = frozenset({"header", "heads", "answer"})
 BAR, LOOKS, REVERSE = "", "looks most at", "reverse"
 """Names of columns."""
 SHORTEST, LONGEST = 4, 24
@@ -30,7 +31,7 @@ NAME = 14
 
 def find_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.find/1` document: `view.top` heads."""
-    wanted = DEFAULT if view.show is None else view.show
+    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
     blocks = []
     for part in PARTS:
         if part in wanted:
@@ -41,6 +42,8 @@ def find_screen(document: Document, view: View) -> Lines:
                     blocks.append(
                         tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
                     )
+                case "answer":
+                    blocks.append(find_answer(document, view))
                 case _:
                     blocks.append(_heads(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)

@@ -15,6 +15,7 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.safe import cells, cut, label
 from attncli.render.screens.across import ACROSS, across_part
+from attncli.render.screens.answer import heads_answer
 from attncli.render.screens.grid import grid_part, stated
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
@@ -22,9 +23,9 @@ from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS)
+PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS, "answer")
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS})
+DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS, "answer"})
 MATRICES = frozenset({"maps", "average", "weights"})
 """The parts that show matrices; a document may be without them."""
 MAPS = 24
@@ -48,6 +49,8 @@ def heads_screen(document: Document, view: View) -> Lines:
     """
     many = len(document["heads"]) > MANY
     wanted = (DEFAULT - {"maps"} if many else DEFAULT) if view.show is None else view.show
+    if view.brief:
+        return heads_answer(document, view)
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]
     if view.show is not None and view.show != frozenset(PARTS):
         blocks = [
@@ -55,10 +58,11 @@ def heads_screen(document: Document, view: View) -> Lines:
             for block, part in zip(blocks, (p for p in PARTS if p in wanted), strict=True)
         ]
     if many and view.show is None:
-        blocks.append(
+        blocks.insert(
+            -1,
             remark(
                 f"maps of {len(document['heads'])} heads are left out; --layer L chooses, --show maps shows them", view
-            )
+            ),
         )
     return finished(spaced(blocks), view)
 
@@ -82,6 +86,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
         case "grid":
             return grid_part(document, view)
+        case "answer":
+            return heads_answer(document, view)
         case "moved":
             return _moved(document, view)
         case name if name in ACROSS:
@@ -156,8 +162,9 @@ def _lost(document: Document) -> str:
 
 def metrics_part(document: Document, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
-    heads = document["heads"]
-    names = list(dict.fromkeys(name for head in heads for name in head["metrics"]))
+    every = document["heads"]
+    heads, chosen = _of_interest(document, view)
+    names = list(dict.fromkeys(name for head in every for name in head["metrics"]))
     texts = [token["text"] for token in document["tokens"]]
     several = len({head["layer"] for head in heads}) > 1
     labelled = any(head.get("labels") for head in heads)
@@ -171,7 +178,7 @@ def metrics_part(document: Document, view: View) -> Lines:
         ]
         for head in heads
     ]
-    uniform = _uniform(heads, names, view)
+    uniform = _uniform(every, names, view)
     rows += [[layers, "uniform", *numbers, "", ""] for layers, numbers in uniform]
     columns = [
         "layer",
@@ -194,7 +201,7 @@ def metrics_part(document: Document, view: View) -> Lines:
             view,
             align=[align[at] for at in group if at < len(align)],
             title="" if number else "metrics",
-            note="means over the rows",
+            note="means over the rows" + chosen,
         )
         for number, group in enumerate(groups)
     ]
@@ -202,6 +209,17 @@ def metrics_part(document: Document, view: View) -> Lines:
     return stack(
         (bodies[0], remark(said, view), remark(stated(document), view), *(stack((BLANK, body)) for body in bodies[1:]))
     )
+
+
+def _of_interest(document: Document, view: View) -> tuple[Sequence[Document], str]:
+    """The heads to list, and how they were chosen: of many, those with the strongest links, unless all or an order
+    are asked for."""
+    heads = document["heads"]
+    if len(heads) <= MANY or view.full or document.get("sort") or document.get("heads_in_all", 0) > len(heads):
+        return heads, ""
+    ranked = sorted(heads, key=lambda head: -(head["top_link"]["weight"] if head["top_link"] else 0.0))
+    count = min(view.top, len(heads))
+    return ranked[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
 
 
 def _fitting(

@@ -14,6 +14,7 @@ from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import NDArray, as_matrix, matrix, visible
+from attncli.render.screens.answer import run_answer
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.screens.overview import average_part, left_out, overview_part
 from attncli.render.tables import table
@@ -22,7 +23,7 @@ from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "shapes", "overview", "maps", "scores", "weights", "output", "links", "average")
+PARTS = ("header", "tokens", "shapes", "overview", "maps", "scores", "weights", "output", "links", "average", "answer")
 """Every part, in the order of the screen. All that the document has are shown unless the view names some."""
 
 
@@ -42,6 +43,8 @@ def run_screen(document: Document, view: View) -> Lines:
 
 
 def _wanted(part: str, document: Document, view: View) -> bool:
+    if view.brief:
+        return part == "answer"
     if view.show is not None:
         return part in view.show
     several = len({entry["layer"] for entry in document.get("overview", ())}) > 1
@@ -76,6 +79,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
                 return remark("no overview in this document", view)
             said_below = view.show is None or "links" in view.show
             return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
+        case "answer":
+            return run_answer(document, view)
         case "average":
             return (
                 average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)

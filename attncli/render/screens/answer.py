@@ -1,0 +1,298 @@
+"""The answer: the sentence, each word tinted by how much it is looked at, and what that says in one or two sentences.
+
+Each sentence has its rule; none says more than the numbers of the document hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.matrix import as_matrix
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.sentence import Word, sentence
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+SECOND = 0.5
+"""A second key is named where its weight is at least this share of the first one's."""
+HALF = 0.5
+"""More than this share is most of a head's weight."""
+EVEN = 1.5
+"""A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One head's look from a query at a key: positions, weight, and which head."""
+
+    query: int
+    key: int
+    weight: float
+    layer: int
+    head: int
+
+
+def run_answer(document: Document, view: View) -> Lines:
+    """The answer of an `attn.run/1` document: about its query, or the strongest link of all; then whether the weights
+    are learned."""
+    tokens = document["tokens"]
+    queries = document.get("queries")
+    looks = strongest(document)
+    told: list[str] = []
+    if queries:
+        shares, chosen = _from_query(document, queries[0], looks), frozenset(queries)
+        told += _about(document, queries[0], looks, view)
+    else:
+        shares, chosen = _received(document, looks), frozenset(look.query for look in looks[:1])
+        told += [_link(document, looks[0], view)] if looks else []
+    told += [not_learned(document["model"], view)]
+    return stack(
+        (
+            sentence(words(document["text"], tokens, shares, chosen), view),
+            remark(say(view, _tinted(document)), view) if tokens else Lines(),
+            *(remark(said, view, style="") for said in told),
+        )
+    )
+
+
+def _tinted(document: Document) -> str:
+    """The name of the phrase that says what the tint shows."""
+    held = _heads(document)
+    if document.get("queries"):
+        return "answer.tint.row" if len(held) == 1 else "answer.tint.links"
+    return "answer.tint" if held else "answer.tint.links"
+
+
+def words(
+    text: str | None, tokens: Sequence[Document], shares: Sequence[float | None], chosen: frozenset[int]
+) -> list[Word]:
+    """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
+    found: list[Word] = []
+    end, after = 0, True
+    for token, share in zip(tokens, shares, strict=True):
+        start, stop = token.get("start"), token.get("end")
+        shown, apart = token["text"].strip() or token["text"], True
+        if text is not None and start is not None and stop is not None and end <= start < stop and not token["special"]:
+            shown = text[start:stop].strip() or text[start:stop]
+            apart = after or start > end or text[start].isspace()
+            end, after = stop, False
+        else:
+            after = True
+        found.append(Word(shown or '""', share, token["index"] in chosen, apart, bool(token["special"])))
+    return found
+
+
+def strongest(document: Document) -> list[Look]:
+    """The strongest link of every head, strongest first: from the overview, or from the links."""
+    entries = [(entry, entry["link"]) for entry in document.get("overview") or () if entry["link"] is not None]
+    found = [Look(link["query"], link["key"], link["weight"], entry["layer"], entry["head"]) for entry, link in entries]
+    found += [
+        Look(**{name: link[name] for name in ("query", "key", "weight", "layer", "head")}) for link in document["links"]
+    ]
+    return sorted(dict.fromkeys(found), key=lambda look: (-look.weight, look.layer, look.head, look.query, look.key))
+
+
+def _heads(document: Document) -> list[Document]:
+    return [head for layer in document["layers"] for head in layer["heads"] if head.get("weights") is not None]
+
+
+def _from_query(document: Document, query: int, looks: Sequence[Look]) -> list[float | None]:
+    """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
+    count = len(document["tokens"])
+    held = [as_matrix(head["weights"])[0, :count] for head in _heads(document) if len(head["weights"])]
+    if len(held) == 1:
+        return [float(value) for value in np.nan_to_num(held[0])]
+    return _most([look for look in looks if look.query == query], count)
+
+
+def _received(document: Document, looks: Sequence[Look]) -> list[float | None]:
+    """What each key gets of all queries, in the head that gives it most: how far above an even share, the largest
+    being 1."""
+    count = len(document["tokens"])
+    held = [np.nan_to_num(as_matrix(head["weights"]))[:, :count].mean(axis=0) for head in _heads(document)]
+    if not held:
+        return _most(looks, count)
+    most = np.max(held, axis=0) - 1 / max(count, 1)
+    greatest = float(most.max(initial=0.0))
+    return [float(value) / greatest if greatest > 0 else 0.0 for value in most]
+
+
+def _most(looks: Sequence[Look], count: int) -> list[float | None]:
+    shares: list[float | None] = [0.0] * count
+    for look in reversed(looks):
+        if look.key < count:
+            shares[look.key] = look.weight
+    return shares
+
+
+def _about(document: Document, query: int, looks: Sequence[Look], view: View) -> list[str]:
+    """What the query looks at most, and where most of its weight rests over all heads."""
+    several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.get("overview") or ()) > 1
+    asked = _text(document, query, view)
+    mine = [look for look in looks if look.query == query]
+    average = document.get("average")
+    if not mine:
+        blind = any(row["query"] == query for row in document["empty_rows"])
+        return [say(view, "answer.blind", asked)] if blind else []
+    first = mine[0]
+    seen = _visible(document, query)
+    if first.weight < EVEN / max(seen, 1):
+        return [say(view, "answer.even", asked, _number(first.weight, view), _number(1 / seen, view))]
+    second = next((look for look in mine if look.key != first.key and look.weight >= SECOND * first.weight), None)
+    said = [_looks(document, asked, first, second, several, view)]
+    if several and average is not None:
+        top = int(np.argmax(average))
+        if top != first.key and top < len(document["tokens"]):
+            said.append(say(view, "answer.rests", _text(document, top, view), _number(average[top], view)))
+    return said
+
+
+def _looks(document: Document, asked: str, first: Look, second: Look | None, several: bool, view: View) -> str:
+    def place(look: Look) -> tuple[object, ...]:
+        where = (look.layer, look.head) if several else ()
+        number = _number(look.weight, view) if several else _share(look.weight)
+        return (_text(document, look.key, view), number, *where)
+
+    kind = "heads" if several else "one"
+    if second is None:
+        return say(view, f"answer.looks.{kind}", asked, *place(first))
+    return say(view, f"answer.looks.{kind}.two", asked, *place(first), *place(second))
+
+
+def _link(document: Document, look: Look, view: View) -> str:
+    several = len(document.get("overview") or _heads(document)) > 1
+    ends = (_text(document, look.query, view), _text(document, look.key, view), _share(look.weight))
+    return say(
+        view,
+        "answer.link.heads" if several else "answer.link.one",
+        *ends,
+        *((look.layer, look.head) if several else ()),
+    )
+
+
+def _visible(document: Document, query: int) -> int:
+    """Keys that the query sees, by the scores where there are any, else all."""
+    for head in _heads(document):
+        rows = document.get("queries") or range(len(document["tokens"]))
+        if head.get("scores") is not None and query in rows:
+            row = as_matrix(head["scores"])[list(rows).index(query)]
+            return int(np.isfinite(row).sum())
+    return len(document["tokens"])
+
+
+def not_learned(model: Document, view: View) -> str:
+    """That weights are not learned, for those that are not; else ""."""
+    match model["source"]:
+        case "seeded":
+            return say(view, "answer.seeded", model["seed"])
+        case "random":
+            return say(view, "answer.random", model["seed"])
+        case _:
+            return ""
+
+
+def _text(document: Document, index: int, view: View) -> str:
+    tokens = document["tokens"]
+    return say(view, "quoted", label(tokens[index]["text"], ascii=view.ascii) if index < len(tokens) else "bias_k")
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}".replace("%", " %")
+
+
+def _number(value: float, view: View) -> str:
+    return f"{value:.{view.precision}f}"
+
+
+def heads_answer(document: Document, view: View) -> Lines:
+    """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
+    told = [*_resting(document, view), *_positional(document, view)]
+    links = [(head, head["top_link"]) for head in document["heads"] if head["top_link"]]
+    if links:
+        head, link = max(links, key=lambda each: each[1]["weight"])
+        ends = (_text(document, link["query"], view), _text(document, link["key"], view), _share(link["weight"]))
+        told.append(say(view, "answer.link.heads", *ends, head["layer"], head["head"]))
+    told.append(not_learned(document["model"], view))
+    shares = _attended(document)
+    shaded = sentence(words(document["text"], document["tokens"], shares, frozenset()), view) if shares else Lines()
+    tint = remark(say(view, "answer.tint") if shares else "", view)
+    return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
+
+
+def _attended(document: Document) -> list[float | None]:
+    """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
+    average = (document.get("average") or {}).get("weights")
+    tokens = document["tokens"]
+    if average is None:
+        return []
+    got = np.nan_to_num(as_matrix(average))[:, : len(tokens)].mean(axis=0)
+    plain = np.array([not token["special"] for token in tokens])
+    if not plain.any():
+        return []
+    above = np.where(plain, got - got[plain].mean(), 0.0)
+    greatest = float(above.max())
+    return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
+
+
+def _resting(document: Document, view: View) -> list[str]:
+    """How many heads keep more than half of their weight on one and the same key."""
+    held = [head for head in document["heads"] if head.get("weights") is not None]
+    if len(held) < 2:
+        return []
+    rests: dict[int, int] = {}
+    for head in held:
+        got = np.nan_to_num(as_matrix(head["weights"])).mean(axis=0)
+        if got.max(initial=0.0) > HALF:
+            rests[int(got.argmax())] = rests.get(int(got.argmax()), 0) + 1
+    if not rests:
+        return []
+    key = max(rests, key=lambda at: (rests[at], -at))
+    return [say(view, "answer.heads.rests", rests[key], len(held), _text(document, key, view))]
+
+
+def _positional(document: Document, view: View) -> list[str]:
+    """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
+    told = []
+    for name in ("previous", "next", "self"):
+        held = [(_metric(head, name), head) for head in document["heads"]]
+        if held and max(value for value, _ in held) > HALF:
+            value, head = max(held, key=lambda each: each[0])
+            told.append(say(view, f"answer.heads.{name}", head["layer"], head["head"], _number(value, view)))
+    return told
+
+
+def _metric(head: Document, name: str) -> float:
+    value = head["metrics"].get(name)
+    value = value["value"] if isinstance(value, Mapping) else value
+    return 0.0 if value is None else float(value)
+
+
+def find_answer(document: Document, view: View) -> Lines:
+    """The answer of an `attn.find/1` document: which heads send the one token to the other."""
+    found = document["heads"]
+    asked, key = (_text(document, document[end], view) for end in ("from", "to"))
+    visible = [head for head in found if head["rank"] is not None]
+    if not visible:
+        return remark(say(view, "answer.find.hidden", asked, key) if found else "", view, style="")
+    first, *others = sorted(visible, key=lambda head: (-head["weight"], head["layer"], head["head"]))
+    shares: list[float | None] = [0.0] * len(document["tokens"])
+    shares[document["to"]] = first["weight"]
+    place = (first["layer"], first["head"], _share(first["weight"]))
+    told = say(
+        view,
+        "answer.find" if others else "answer.find.one",
+        *((asked, key, *place) if others else (asked, key, place[2])),
+    )
+    count = sum(head["rank"] == 1 for head in visible)
+    rank = say(view, "answer.find.first", count, len(found), key, asked) if others else ""
+    shaded = sentence(words(document["text"], document["tokens"], shares, frozenset({document["from"]})), view)
+    said = (told, rank, not_learned(document["model"], view))
+    return stack((shaded, *(remark(each, view, style="") for each in said)))

@@ -1,0 +1,119 @@
+"""The sentence itself, each word tinted by how much it is looked at: the shortest answer there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, Lines, Piece, finished
+from attncli.render.palette import tint
+from attncli.render.safe import cells, clusters, cut, safe
+from attncli.render.view import View
+
+LEAST = 0.05
+"""The smallest share that is tinted; below it a word is left as it is."""
+MARKS, MARKS_ASCII = "░▒▓█", ".:*#"
+"""What stands on both sides of a word where there is no colour, for shares from `LEAST`, 0.25, 0.5, 0.75."""
+WINDOW = 120
+"""Words that are shown unless the view is full; of a longer text, those around what matters."""
+AROUND = 6
+"""Words kept on either side of one that matters."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a blank precedes it.
+
+    share: what is looked at it, 0 to 1, None if unknown. chosen: whether it is the one that looks. quiet: a token that
+    is not part of the text, such as [CLS].
+    """
+
+    text: str
+    share: float | None = None
+    chosen: bool = False
+    apart: bool = True
+    quiet: bool = False
+
+
+def sentence(words: Sequence[Word], view: View) -> Lines:
+    """The words one after the other, broken to the view's width, tinted by their share; the chosen one in brackets.
+
+    Without colour, `MARKS` stand on both sides of a word in place of its tint. A text of more than `WINDOW` words is
+    shortened to those around the chosen ones and the strongest. No words: no lines.
+    """
+    rows: list[Line] = []
+    row: list[Piece] = []
+    used = 0
+    before: int | None = None
+    for at in _kept(words, view):
+        word = words[at]
+        skipped = before is not None and at != before + 1
+        before = at
+        pieces = [*([(spell(" … ", ascii=view.ascii), FAINT)] if skipped else []), *_drawn(word, view)]
+        gap = 1 if row and word.apart and not skipped else 0
+        size = sum(cells(text) for text, _ in pieces)
+        if row and used + gap + size > view.width:
+            rows.append(tuple(row))
+            row, used, gap = [], 0, 0
+        row += [*([(" ", "")] if gap else []), *pieces]
+        used += gap + size
+    return finished(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
+
+
+def _kept(words: Sequence[Word], view: View) -> list[int]:
+    """Places of the words to show."""
+    if view.full or len(words) <= WINDOW:
+        return list(range(len(words)))
+    ranked = sorted(range(len(words)), key=lambda at: (not words[at].chosen, -(words[at].share or 0.0), at))
+    kept: set[int] = set()
+    for at in ranked:
+        near = set(range(max(at - AROUND, 0), min(at + AROUND + 1, len(words))))
+        if len(kept | near) > WINDOW // 2:
+            break
+        kept |= near
+    return sorted(kept)
+
+
+def _drawn(word: Word, view: View) -> list[Piece]:
+    text = _fitting(safe(word.text, ascii=view.ascii), view)
+    faint = FAINT if word.quiet else ""
+    if word.chosen:
+        inner = _tinted(text, word.share, view, "bold")
+        return [("[", "bold"), *inner, ("]", "bold")]
+    return _tinted(text, word.share, view, faint)
+
+
+def _tinted(text: str, share: float | None, view: View, style: str) -> list[Piece]:
+    if share is None or share < LEAST:
+        return [(text, style)]
+    if view.color:
+        return [(text, f"{style.replace(FAINT, '')} {tint(share, light=view.light)}".strip())]
+    mark = (MARKS_ASCII if view.ascii else MARKS)[min(int(share * 4), 3)]
+    return [(f"{mark}{text}{mark}", style)]
+
+
+def _fitting(text: str, view: View) -> str:
+    """A word no wider than a line, with room for what stands around it."""
+    room = max(view.width - 4, 1)
+    return text if cells(text) <= room or not list(clusters(text)) else cut(text, room, ascii=view.ascii)
+
+
+def scale(view: View) -> Lines:
+    """The tints from 0 to 1, for a legend."""
+    steps = (0.0, 0.25, 0.5, 0.75, 1.0)
+    if view.color:
+        ramp: list[Piece] = [("  ", tint(step, light=view.light) if step else "") for step in steps]
+    else:
+        ramp = [(mark, "") for mark in (MARKS_ASCII if view.ascii else MARKS)]
+    return finished(Lines((((f"{LEAST:.2f} ", FAINT), *ramp, (" 1", FAINT)),)), view)
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    text = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
+    shares = (0, 0.65, 0, 0.02, 0, 0.12, 0.05, 0, 0, 0, 0.3)
+    shown = [Word(word, share, word == "it") for word, share in zip(text, shares, strict=True)]
+    show(sentence(shown, View(color=True)), sentence(shown, View()), sentence(shown, View(ascii=True)))

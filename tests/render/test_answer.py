@@ -1,0 +1,115 @@
+"""What the answers say holds in the numbers: each sentence appears where its rule is met, and only there."""
+
+from typing import Any
+
+from render import documents
+
+from attncli.render.screens.answer import find_answer, heads_answer, run_answer
+from attncli.render.view import View
+
+WIDE = View(width=200)
+
+
+def asked(rows: list[list[float]], words: list[str], query: int, *, heads: int = 1) -> dict[str, Any]:
+    """A run about one query: `rows` are its weights, a head each."""
+    document = documents.run(words, heads=heads)
+    layer = {
+        "layer": 0,
+        "heads": [{"head": at, "weights": [row], "scores": [[0.0] * len(row)]} for at, row in enumerate(rows)],
+    }
+    links = [
+        {"layer": 0, "head": at, "query": query, "key": key, "weight": weight}
+        for at, row in enumerate(rows)
+        for key, weight in enumerate(row)
+    ]
+    best = [
+        max((link for link in links if link["head"] == at), key=lambda link: link["weight"]) for at in range(len(rows))
+    ]
+    overview = [{"layer": 0, "head": at, "link": link} for at, link in enumerate(best)]
+    average = [sum(row[key] for row in rows) / len(rows) for key in range(len(words))]
+    return {**document, "queries": [query], "layers": [layer], "links": links, "overview": overview, "average": average}
+
+
+def test_one_head_is_told_in_shares() -> None:
+    said = run_answer(asked([[0.1, 0.8, 0.1]], ["a", "b", "c"], 2), WIDE).plain
+    assert '"c" looks most at "b": 80 % of its weight.' in said
+    assert "then" not in said
+    assert "█b█ [░c░]" in said
+
+
+def test_a_second_key_is_named_from_half_of_the_first() -> None:
+    near = run_answer(asked([[0.3, 0.6, 0.1]], ["a", "b", "c"], 2), WIDE).plain
+    assert '"c" looks most at "b" (60 % of its weight), then at "a" (30 %).' in near
+    far = run_answer(asked([[0.29, 0.6, 0.11]], ["a", "b", "c"], 2), WIDE).plain
+    assert "then at" not in far
+
+
+def test_several_heads_are_told_with_their_places_and_where_they_rest() -> None:
+    document = asked([[0.1, 0.7, 0.2, 0], [0.65, 0.05, 0.3, 0], [0.1, 0.2, 0.7, 0]], ["a", "b", "c", "d"], 3, heads=3)
+    said = run_answer(document, WIDE).plain
+    assert '"d" looks most at "b" (0.70, layer 0 head 0), and at "c" (0.70, layer 0 head 2).' in said
+    assert 'Over all heads the largest share of its weight rests on "c" (0.40).' in said
+
+
+def test_an_even_row_is_called_even() -> None:
+    said = run_answer(asked([[0.26, 0.24, 0.26, 0.24]], ["a", "b", "c", "d"], 3), WIDE).plain
+    assert '"d" spreads its weight almost evenly: no word gets more than 0.26, and an even share is 0.25.' in said
+    assert "looks most" not in said
+
+
+def test_a_query_that_sees_nothing_says_so() -> None:
+    document = asked([[0.0, 0.0]], ["a", "b"], 1)
+    blind = {**document, "links": [], "overview": [], "empty_rows": [{"layer": 0, "head": 0, "query": 1}]}
+    assert '"b" can see no word' in run_answer(blind, WIDE).plain
+
+
+def test_without_a_query_the_strongest_link_is_told_and_words_above_an_even_share_are_tinted() -> None:
+    document = documents.run(["a", "b"])
+    document["layers"][0]["heads"][0]["weights"] = [[0.9, 0.1], [0.8, 0.2]]
+    document["links"] = [{"layer": 0, "head": 0, "query": 0, "key": 0, "weight": 0.9}]
+    said = run_answer(document, WIDE).plain
+    assert 'The strongest link: "a" looks at "a" with 90 % of its weight.' in said
+    assert said.startswith("[█a█] b\n")
+
+
+def test_weights_that_are_not_learned_are_said_once_and_learned_ones_not() -> None:
+    document = documents.run()
+    assert run_answer(document, WIDE).plain.count("not learned") == 1
+    assert (
+        "not learned"
+        not in run_answer({**document, "model": {**document["model"], "source": "checkpoint"}}, WIDE).plain
+    )
+
+
+def test_heads_that_rest_on_one_word_are_counted() -> None:
+    document = documents.heads(["a", "b"], count=3)
+    for head, weights in zip(
+        document["heads"], ([[1.0, 0], [0.6, 0.4]], [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5]] * 2), strict=True
+    ):
+        head["weights"] = weights
+        head["metrics"] = {"previous": 0.4, "next": 0.2, "self": 0.1}
+    said = heads_answer(document, WIDE).plain
+    assert '2 of 3 heads rest on "a" with more than half of their weight.' in said
+    assert "previous word" not in said
+    document["heads"][1]["metrics"]["previous"] = {"value": 0.51}
+    assert "Layer 0 head 1 looks at the previous word (0.51)." in heads_answer(document, WIDE).plain
+
+
+def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
+    made = documents.run(["a", "b", "c"])
+    rows = [{"layer": 0, "head": at, "weight": weight, "rank": rank} for at, (weight, rank) in enumerate(weights)]
+    return {**made, "from": 2, "to": 1, "heads": rows}
+
+
+def test_find_names_the_strongest_head_and_counts_first_places() -> None:
+    said = find_answer(find((0.2, 2), (0.6, 1), (0.55, 1)), WIDE).plain
+    assert '"c" gives "b" most in layer 0 head 1: 60 % of its weight.' in said
+    assert 'In 2 of 3 heads "b" is what "c" looks at most.' in said
+    assert '"c" gives "b" 60 % of its weight.' in find_answer(find((0.6, 1)), WIDE).plain
+    assert "cannot see" in find_answer(find((0.0, None), (0.0, None)), WIDE).plain
+
+
+def test_answers_in_chinese() -> None:
+    said = run_answer(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2), View(width=200, lang="zh")).plain
+    assert "“你” 最关注 “爱”：占其权重的 80 %。" in said
+    assert "不是学习得到的" in said

@@ -1,0 +1,47 @@
+"""The shaded sentence: tints and marks by share, brackets around the chosen word, nothing wider than the view."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from render.test_tables import VIEWS, WORDS, fits
+
+from attncli.render.palette import TINT, TINT_LIGHT, tint
+from attncli.render.sentence import LEAST, WINDOW, Word, sentence
+from attncli.render.view import View
+
+
+def test_marks_stand_for_shares_where_there_is_no_colour() -> None:
+    shares = (0.0, LEAST, 0.25, 0.5, 0.75, 1.0, LEAST - 0.01, None)
+    shown = [Word(chr(97 + at), share) for at, share in enumerate(shares)]
+    assert sentence(shown, View()).plain == "a ░b░ ▒c▒ ▓d▓ █e█ █f█ g h"
+    assert sentence(shown, View(ascii=True)).plain == "a .b. :c: *d* #e# #f# g h"
+
+
+def test_the_chosen_word_stands_in_brackets_and_blanks_are_those_of_the_text() -> None:
+    shown = [Word("didn"), Word("'", apart=False), Word("t", 0.9, True, False), Word("[SEP]", quiet=True)]
+    assert sentence(shown, View()).plain == "didn'[█t█] [SEP]"
+
+
+def test_colour_tints_with_the_palette_of_the_terminal() -> None:
+    (row,) = sentence([Word("a", 1.0), Word("b", 0.01)], View(color=True)).rows
+    assert row == (("a", tint(1.0, light=False)), (" ", ""), ("b", ""))
+    assert tint(1.0, light=False) == TINT.style(1.0)
+    assert tint(1.0, light=True) == TINT_LIGHT.style(1.0)
+
+
+def test_a_long_text_keeps_what_matters() -> None:
+    shown = [Word(f"w{at}", 0.9 if at == 300 else 0.0, at == 10) for at in range(500)]
+    text = sentence(shown, View(width=80)).plain
+    assert "w10]" in text
+    assert "w300█" in text
+    assert "w200" not in text
+    assert "…" in text
+    assert len(text.split()) < WINDOW
+    assert "w200" in sentence(shown, View(width=80, full=True)).plain
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    VIEWS, st.lists(st.builds(Word, st.sampled_from(WORDS), st.floats(0, 1), st.booleans(), st.booleans()), max_size=20)
+)
+def test_sentences_fit_every_view(view: View, words: list[Word]) -> None:
+    fits(sentence(words, view), view)
