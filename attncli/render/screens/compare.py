@@ -14,23 +14,31 @@ from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.safe import cut, label, safe
+from attncli.render.screens.conclusion import compare_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("sides", "heads", "maps", "difference", "moved")
+PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
 """Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
-DEFAULT = frozenset({"sides", "heads", "maps", "moved"})
+DEFAULT = frozenset({"sides", "heads", "maps", "moved", "answer"})
 MAPPED = 3
 """Pairs of heads that are drawn unless the view is full: those that differ most."""
 
 
 def compare_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.compare/1` document."""
-    wanted = DEFAULT if view.show is None else view.show
-    parts = {"sides": _sides, "heads": _heads, "maps": _maps, "difference": _tables, "moved": _moved}
+    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    parts = {
+        "sides": _sides,
+        "heads": _heads,
+        "maps": _maps,
+        "difference": _tables,
+        "moved": _moved,
+        "answer": compare_answer,
+    }
     blocks = [parts[part](document, view) for part in PARTS if part in wanted]
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 

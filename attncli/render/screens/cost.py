@@ -14,13 +14,14 @@ from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
+from attncli.render.screens.conclusion import cost_answer
 from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("variants", "memory", "growth", "layers", "measured")
+PARTS = ("variants", "memory", "growth", "layers", "measured", "answer")
 """Every part, in the order of the screen."""
 ROOMY = 76
 """Cells from which on large numbers are written out."""
@@ -28,6 +29,8 @@ ROOMY = 76
 
 def cost_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.cost/1` document."""
+    if view.brief:
+        return cost_answer(document, view)
     blocks = [_title(document, view)]
     for part in PARTS:
         if view.show is not None and part not in view.show:
@@ -35,6 +38,8 @@ def cost_screen(document: Document, view: View) -> Lines:
         match part:
             case "variants":
                 blocks.append(_variants(document, view))
+            case "answer":
+                blocks.append(cost_answer(document, view))
             case "memory":
                 blocks.append(_memory(document, view))
             case "growth":

@@ -13,6 +13,7 @@ from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, label
+from attncli.render.screens.conclusion import cross_answer
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
@@ -21,7 +22,7 @@ from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links")
+PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer")
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
@@ -33,6 +34,8 @@ def cross_screen(document: Document, view: View) -> Lines:
     heads = [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
     blocks = []
     for part in PARTS:
+        if view.brief and part != "answer":
+            continue
         if part in view.show if view.show is not None else part != "maps" or len(heads) > 1:
             blocks.append(_part(part, document, heads, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
@@ -88,6 +91,8 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
             return stack(
                 (heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view))
             )
+        case "answer":
+            return cross_answer(document, view)
         case "alignment":
             return _alignment(document, len(heads), view)
         case "links":

@@ -16,12 +16,13 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
+from attncli.render.screens.conclusion import mask_answer
 from attncli.render.tables import table
 from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("masks", "combined", "counts", "bias", "layers")
+PARTS = ("masks", "combined", "counts", "bias", "layers", "answer")
 """Every part, in the order of the screen."""
 NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""
@@ -29,6 +30,8 @@ NUMBERED = 16
 
 def mask_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.mask/1` document."""
+    if view.brief:
+        return mask_answer(document, view)
     wanted = frozenset(PARTS) if view.show is None else view.show
     masks, combined = document["masks"], document["combined"]
     blocks = [_title(document, view)]
@@ -48,6 +51,8 @@ def mask_screen(document: Document, view: View) -> Lines:
         blocks.append(_bias(document["bias"], view))
     if document["layers"] is not None and "layers" in wanted and len(document["layers"]) > 1:
         blocks.append(_layers(document["layers"], view))
+    if "answer" in wanted:
+        blocks.append(mask_answer(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 

@@ -12,6 +12,7 @@ from attncli.render.links import links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
+from attncli.render.screens.conclusion import tensors_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.screens.run import shapes_part
 from attncli.render.vectors import vectors
@@ -19,13 +20,14 @@ from attncli.render.view import View
 
 Document = Mapping[str, Any]
 
-PARTS = ("header", "shapes", "scores", "weights", "output", "links")
+PARTS = ("header", "shapes", "scores", "weights", "output", "links", "answer")
 """Every part, in the order of the screen; all are shown unless the view names some."""
 
 
 def tensors_screen(document: Document, view: View) -> Lines:
     """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
-    blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
+    parts = ("answer",) if view.brief else PARTS
+    blocks = [_part(part, document, view) for part in parts if view.show is None or part in view.show]
     return finished(spaced(blocks), view)
 
 
@@ -50,6 +52,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
     match part:
         case "header":
             return _header(document, view)
+        case "answer":
+            return tensors_answer(document, view)
         case "shapes":
             return shapes_part(document["shapes"], view)
         case "links":
