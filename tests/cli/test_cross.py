@@ -78,7 +78,7 @@ def test_a_long_alignment_is_shortened_and_its_bars_are_of_one() -> None:
     assert "64 w64" not in short
     assert "69 w69" in ask("cross", text, "a b c", "--show", "alignment", "--full", width=80).out
     sure = ask("cross", "a", "b", "--show", "alignment", width=80).out
-    assert "1.00  " + "█" * 24 in sure
+    assert "1.00  " + "▇" * 24 in sure
     half = ask("cross", "the cat sat", "le chat", "--show", "alignment", width=80).out
     weights = [float(line.split("  ")[-2]) for line in half.splitlines() if "█" in line]
     bars = [line.count("█") for line in half.splitlines() if "█" in line]

@@ -113,3 +113,34 @@ def test_answers_in_chinese() -> None:
     said = run_answer(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2), View(width=200, lang="zh")).plain
     assert "“你” 最关注 “爱”：占其权重的 80 %。" in said
     assert "不是学习得到的" in said
+
+
+def test_a_comparison_says_where_and_which_way_it_differs() -> None:
+    from attncli.render.screens.conclusion import compare_answer
+
+    made = documents.run(["a", "b"])
+    head = {"a": {"layer": 0, "head": 1}, "kept": 0.5, "max_difference": {"value": -0.3, "query": 0, "key": 1}}
+    document = {"a": made, "heads": [head], "summary": {"max_difference": -0.3}}
+    said = compare_answer(document, WIDE).plain
+    assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
+    assert "Of the weight in A, 50 % rests on keys that B sees too." in said
+    head["max_difference"]["value"] = 0.3
+    assert "0.30 more weight in B" in compare_answer({**document, "summary": {"max_difference": 0.3}}, WIDE).plain
+    assert "are the same" in compare_answer({**document, "summary": {"max_difference": 1e-7}}, WIDE).plain
+
+
+def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
+    from attncli.render.screens.conclusion import cost_answer, mask_answer
+
+    part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
+    document = {"n": 2, "gallery": False, "masks": [part], "combined": None}
+    said = mask_answer(document, WIDE).plain
+    assert "causal shows 3 of 4 pairs, 75 %." in said
+    assert "1 query sees nothing" in said
+    assert mask_answer({**document, "gallery": True}, WIDE).plain == ""
+    full = {"name": "full", "spec": None, "pairs": 4, "multiply_adds": 100}
+    less = {"name": "window", "spec": "window:1", "pairs": 2, "multiply_adds": 25}
+    cost = cost_answer({"n": 2, "variants": [full, less]}, WIDE).plain
+    assert "Over 2 tokens full attention compares 4 pairs in every head." in cost
+    assert "window:1 takes 25.0 % of its multiply-adds." in cost
+    assert "takes" not in cost_answer({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}, WIDE).plain
