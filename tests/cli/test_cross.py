@@ -80,6 +80,6 @@ def test_a_long_alignment_is_shortened_and_its_bars_are_of_one() -> None:
     sure = ask("cross", "a", "b", "--show", "alignment", width=80).out
     assert "1.00  " + "▇" * 24 in sure
     half = ask("cross", "the cat sat", "le chat", "--show", "alignment", width=80).out
-    weights = [float(line.split("  ")[-2]) for line in half.splitlines() if "█" in line]
-    bars = [line.count("█") for line in half.splitlines() if "█" in line]
+    weights = [float(line.split("  ")[-2]) for line in half.splitlines() if "▇" in line]
+    bars = [line.count("▇") for line in half.splitlines() if "▇" in line]
     assert bars == [pytest.approx(24 * weight, abs=1.2) for weight in weights]
