@@ -1,6 +1,8 @@
 """Words as a reader sees them, in every script, from the standard library alone.
 
-A word is a run of letters, digits and marks (`GPT2`, `हिन्दी`, `我昨天去超市`, a Thai phrase as written).
+A word is a run of letters, digits and marks (`GPT2`, `हिन्दी`, `한국어`). Scripts that are written without spaces
+(Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) do not say where a word ends: each character that a reader sees is
+a word of its own (`我 爱 你`), and whoever knows the words sets them apart (`--tokenizer whitespace`).
 An apostrophe between letters stays inside (`didn't`, `l’eau`, `צה״ל`), as does a point or comma between digits
 (`3.14`, `1,000`). Everything else that is not whitespace is a token by itself: each punctuation mark, hyphen,
 symbol, control character, and each emoji with all that is joined to it. Zero-width spaces separate, like spaces.
@@ -12,9 +14,17 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from enum import Enum, auto
+from itertools import pairwise
 
 from attncli.inputs.graphemes import ZWJ, ZWNJ, clusters, extends
 
+UNSPACED = (
+    *(("\u0e01", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u19e0", "\u19ff"), ("\ua9e0", "\ua9ff")),
+    *(("\uaa60", "\uaa7f"), ("\u2e80", "\u2fdf"), ("\u3005", "\u3007"), ("\u3021", "\u3029"), ("\u3031", "\u3035")),
+    *(("\u3038", "\u303b"), ("\u3041", "\u30ff"), ("\u31f0", "\u31ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff")),
+    *(("\uf900", "\ufaff"), ("\uff66", "\uff9f"), ("\U0001aff0", "\U0001b16f"), ("\U00020000", "\U000323af")),
+)
+"""First and last code points of scripts written without spaces. Source: Unicode's blocks and Scripts.txt."""
 BETWEEN_LETTERS = frozenset("'’‘＇·\u05f3\u05f4")
 BETWEEN_DIGITS = frozenset(".,．，\u066b\u066c")
 ZERO_WIDTH_SPACE = "\u200b"
@@ -31,6 +41,7 @@ class Kind(Enum):
 
     SPACE = auto()
     WORD = auto()
+    ALONE = auto()
     SIGN = auto()
 
 
@@ -50,7 +61,7 @@ def words(text: str) -> Iterator[tuple[int, int]]:
         if start is not None:
             yield start, begin
             start = None
-        if kind is Kind.SIGN:
+        if kind in (Kind.SIGN, Kind.ALONE):
             yield begin, end
     if start is not None:
         yield start, len(text)
@@ -68,8 +79,21 @@ def _kind(text: str, begin: int, end: int) -> Kind:
         or (extends(char) and char not in (ZWJ, ZWNJ))
         or unicodedata.category(char)[0] in "LNM"
     ):
-        return Kind.WORD
+        return Kind.ALONE if unspaced(char) else Kind.WORD
     return Kind.SIGN
+
+
+def unspaced(char: str) -> bool:
+    """Whether a character is of a script that is written without spaces."""
+    return char >= UNSPACED[0][0] and any(first <= char <= last for first, last in UNSPACED)
+
+
+def set_apart(text: str) -> bool:
+    """Whether blanks stand between characters of scripts that need none: someone has said where the words end."""
+    parts = text.split()
+    return any(unspaced(a[-1]) and unspaced(b[0]) for a, b in pairwise(parts)) and any(
+        len(part) > 1 and any(map(unspaced, part)) for part in parts
+    )
 
 
 def _is_inside(text: str, begin: int, end: int) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.inputs import word_breaks as module
-from attncli.inputs.word_breaks import words
+from attncli.inputs.word_breaks import set_apart, words
 
 
 def cut(text):
@@ -20,12 +20,19 @@ SENTENCES = {
     "l’eau, rock'n'roll; dogs' 'tis 'quoted'": "l’eau|,|rock'n'roll|;|dogs|'|'|tis|'|quoted|'",
     "3.14 1,000. 2.x a.b 1'2 x.": "3.14|1,000|.|2|.|x|a|.|b|1|'|2|x|.",
     "GPT2 snake_case long-distance 50% (a)": "GPT2|snake_case|long|-|distance|50|%|(|a|)",
-    "你好!?…": "你好|!|?|…",
-    "我昨天去超市，买了牛奶和面包，今天发现面包过期了": "我昨天去超市|，|买了牛奶和面包|，|今天发现面包过期了",
-    "她吃苹果，他吃香蕉": "她吃苹果|，|他吃香蕉",
-    "今天 我 的 计划 是 买菜": "今天|我|的|计划|是|买菜",
+    "你好!?…": "你|好|!|?|…",
+    "我用GPT2写了3.14行": "我|用|GPT2|写|了|3.14|行",
+    "東京タワーへ行く": "東|京|タ|ワ|ー|へ|行|く",
+    "か\u3099く ｶﾞｸ": "か\u3099|く|ｶﾞ|ｸ",
+    "ສະບາຍດີ": "ສ|ະ|ບ|າ|ຍ|ດີ",
+    "សួស្តី": "សួ|ស្|តី",
+    "မြန်မာ": "မြ|န်|မာ",
+    "𠮷野家": "𠮷|野|家",
+    "我昨天去超市，买了牛奶": "我|昨|天|去|超|市|，|买|了|牛|奶",
+    "她吃苹果，他吃香蕉": "她|吃|苹|果|，|他|吃|香|蕉",
+    "今天 我 的 计划 是 买菜": "今|天|我|的|计|划|是|买|菜",
     "हिन्दी में लिखो।": "हिन्दी|में|लिखो|।",
-    "ภาษาไทย น้ำ": "ภาษาไทย|น้ำ",
+    "ภาษาไทย น้ำ": "ภ|า|ษ|า|ไ|ท|ย|น้ำ",
     "العَرَبِيَّة، ٣٫١٤": "العَرَبِيَّة|،|٣٫١٤",
     "می\u200cخواهم צה״ל": "می\u200cخواهم|צה״ל",
     "cafe\u0301 Straße naïve": "cafe\u0301|Straße|naïve",
@@ -77,3 +84,11 @@ def test_words_lose_nothing_but_space(text):
 @pytest.mark.parametrize("text", ["a", "字", "a'", "e\u0301", "\u200d", "字.", "9."])
 def test_long_texts_without_a_space(text):
     assert cut(text * 30_011)
+
+
+def test_blanks_between_characters_that_need_none_are_noticed():
+    assert set_apart("今天 我 的 计划 是 买菜")
+    assert not set_apart("我 爱 你")  # one character a word is what the tokenizer does anyway
+    assert not set_apart("我昨天去超市，买了牛奶")
+    assert not set_apart("I like 北京 very much")
+    assert not set_apart("")
