@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     UNSUPPORTED = 4
     LIMIT = 5
     INTERRUPTED = 130
+    TERMINATED = 143
+    HUNG_UP = 129
 
 
 class AttnError(Exception):
@@ -61,6 +63,10 @@ class LimitError(AttnError):
     """The work would exceed a stated resource limit; refused before it starts."""
 
     exit_code = ExitCode.LIMIT
+
+
+class VerdictError(AttnError):
+    """The answer was given, and it is no: what the command wrote stays."""
 
 
 def first_sentence(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_ther
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
-from attncli.errors import AttnError, InputError, UsageError
+from attncli.errors import InputError, UsageError, VerdictError
 
 if TYPE_CHECKING:
     from attncli.analysis.records.run import RunRecord
@@ -95,7 +95,7 @@ def compare(
 
     picture.give(documents(), compare_screen, compare_rows, output, environment, how)
     if fail_above is not None and max(worst) > fail_above:
-        raise AttnError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+        raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
 
 def _write_page(records: list[RunRecord], document: Mapping[str, Any], page: PageOptions, lang: str) -> None:

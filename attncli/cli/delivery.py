@@ -37,10 +37,16 @@ CHOICES = {"color": ("auto", "always", "never"), "scale_colors": ("linear", "log
 
 
 def check(
-    asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = (), save: Path | None = None
+    asked: OutputOptions,
+    environment: Environment,
+    *,
+    parts: Sequence[str] = (),
+    written: Mapping[str, Path | None] | None = None,
 ) -> None:
-    """Check the output options before any work; raises UsageError. parts: what `--show` may name. save: the file of
-    `--save`."""
+    """Check the output options before any work; raises UsageError, and AttnError for a file that cannot be written.
+
+    parts: what `--show` may name. written: the files of the command's own options, by option.
+    """
     for name, allowed in CHOICES.items():
         if getattr(asked, name) not in allowed:
             option = f"--{name.replace('_', '-')}"
@@ -54,20 +60,25 @@ def check(
         raise UsageError(f"--top is {asked.top}", expected="at least 1")
     if asked.svg is not None and asked.svg.suffix.lower() != ".svg":
         raise UsageError(f"--svg is {str(asked.svg)!r}", expected="a file ending in .svg")
-    written = [
-        (f"--{name}", path)
-        for name, path in (("output", asked.file), ("svg", asked.svg), ("save", save))
-        if path is not None
-    ]
-    for place, (name, path) in enumerate(written):
-        for other, same in written[:place]:
-            if path.absolute() == same.absolute():
-                raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
     size(asked.max_output, "--max-output")
     shown(asked, parts)
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
+    _check_files({"--output": asked.file, "--svg": asked.svg, **(written or {})})
+
+
+def _check_files(given: Mapping[str, Path | None]) -> None:
+    """Raise UsageError where two outputs are the same file, AttnError where one cannot be written."""
+    from attncli.inputs.atomic import check_writable
+
+    taken: dict[Path, str] = {}
+    for name, path in given.items():
+        if path is None:
+            continue
+        if (other := taken.setdefault(path.absolute(), name)) != name:
+            raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
+        check_writable(path)
 
 
 def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:

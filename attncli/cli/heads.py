@@ -112,8 +112,8 @@ def heads(
     from attncli.render.screens.heads import PARTS, heads_rows, heads_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
     page_output.check(page, output, lines=text.lines, others=[asked.csv])
+    answer.check(output, environment, parts=PARTS, written={"--csv": asked.csv, "--html": page.html})
     how = answer.view(output, environment, parts=PARTS)
     if asked.top is not None and asked.top < 1:
         raise UsageError(f"--top is {asked.top}", expected="at least 1")

@@ -120,7 +120,7 @@ def verify(
     environment: Environment = ctx.obj
     answer.check(output, environment)
     how = answer.view(output, environment)
-    from attncli.errors import AttnError, UsageError
+    from attncli.errors import UsageError, VerdictError
 
     if backend not in ("numpy", "torch"):
         raise UsageError(f"--backend is {backend!r}", expected="numpy or torch")
@@ -145,7 +145,7 @@ def verify(
     document = verify_document(found, given if ids is None else "", result)
     answer.give(iter([document]), verify_screen, verify_rows, output, environment, how)
     if not result.passed:
-        raise AttnError(
+        raise VerdictError(
             f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its distance in float32",
             expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
         )

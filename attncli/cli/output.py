@@ -1,19 +1,17 @@
-"""Owner of stdin, stdout, stderr, colour, the terminal's size, and exit codes."""
+"""Owner of stdin, stdout, stderr, colour and the terminal's size."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from errno import EBADF
-from io import RawIOBase, StringIO
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
-from attncli.errors import AttnError, ExitCode, LimitError
+from attncli.cli.streams import Listener, standard_output, write_all
+from attncli.errors import AttnError
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
@@ -45,6 +43,7 @@ class Environment:
     quiet: bool = False
     verbose: bool = False
     machine: bool = False  # a machine reads the answer: errors are told as JSON
+    stopped: int | None = None  # the signal that ended the command
     started: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
 
@@ -56,8 +55,8 @@ class Environment:
         width, height = _terminal_size() if out_is_terminal else (None, None)
         return cls(
             stdin=sys.stdin.buffer if sys.stdin is not None else open(os.devnull, "rb"),  # noqa: PTH123
-            stdout=sys.stdout.buffer if sys.stdout is not None else cast(BinaryIO, _Closed()),
-            stderr=sys.stderr if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
+            stdout=standard_output(),
+            stderr=cast(IO[str], Listener(sys.stderr)) if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
             variables=os.environ,
             stdin_is_terminal=sys.stdin is None or sys.stdin.isatty(),
             stdout_is_terminal=out_is_terminal,
@@ -102,8 +101,7 @@ class Environment:
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""
         try:
-            self.stdout.write(data)
-            self.stdout.flush()
+            write_all(self.stdout, data)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -145,98 +143,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
 
 
-class _Closed(RawIOBase):
-    """A standard output that is not there: what is written to it fails as it should."""
-
-    def write(self, data: Any) -> int:
-        del data
-        raise OSError(EBADF, "standard output is closed")
-
-
 def _terminal_size() -> tuple[int | None, int | None]:
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
         return None, None
     return (size.columns or None), (size.lines or None)
-
-
-def guarded(arguments: Sequence[str], environment: Environment) -> int:
-    """Run a command and turn every way it can end into an exit code; the border for errors."""
-    environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
-    environment.debug = environment.debug or "--debug" in arguments
-    try:
-        return _answer(arguments, environment)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # the reader has what it wanted; keep Python from complaining when it flushes at exit
-        _close_quietly(environment)
-        return ExitCode.OK
-    except AttnError as error:
-        if environment.debug:
-            raise
-        return _told(error, environment)
-    except MemoryError:
-        if environment.debug:
-            raise
-        return _told(
-            LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top"),
-            environment,
-        )
-    except Exception as error:
-        if environment.debug:
-            raise
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _told(
-            AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it"),
-            environment,
-        )
-
-
-def _told(error: AttnError, environment: Environment) -> int:
-    try:
-        environment.report(error)
-    except BrokenPipeError:
-        _close_quietly(environment)
-    return error.exit_code
-
-
-def _answer(arguments: Sequence[str], environment: Environment) -> int:
-    from typer.exceptions import Abort, Exit, TyperException
-
-    from attncli.cli.app import command
-
-    asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
-    said = StringIO()
-    try:
-        with redirect_stdout(said):  # Typer prints help pages and completion scripts itself
-            ended = command().main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
-    except Exit as ended_early:
-        return ended_early.exit_code
-    except Abort:
-        return ExitCode.INTERRUPTED
-    except TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            environment.write(f"{error.format_message()}\n".encode())
-            return ExitCode.OK
-        from attncli.cli.usage_errors import misuse
-
-        raise misuse(error) from error
-    finally:
-        if printed := said.getvalue():
-            environment.write(printed.encode())
-    if environment.verbose:
-        from attncli.cli.resources import effort
-
-        environment.note(effort(environment.models, environment.started))
-    return ended if isinstance(ended, int) else ExitCode.OK
-
-
-def _close_quietly(environment: Environment) -> None:
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, environment.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):
-        return

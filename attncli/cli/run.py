@@ -94,8 +94,12 @@ def run(
     if generate.generate is not None:
         generate_option.run(environment, generate, text, model, attention, compute, output)
         return
-    answer.check(output, environment, parts=PARTS, save=save)
+    if save is not None:
+        from attncli.inputs.tensors import check_writable_format
+
+        check_writable_format(save)
     page_output.check(page, output, lines=text.lines, others=[save])
+    answer.check(output, environment, parts=PARTS, written={"--save": save, "--html": page.html})
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
     if every and words:

@@ -95,11 +95,11 @@ def init(
     attn weights init mha.npz --num-heads 4 --bias --layout torch
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.one_layer import Settings
 
     check_writable_format(file)
+    answer.check(output, environment, written={"FILE": file})
     drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
         d_model=d_model,
@@ -147,13 +147,13 @@ def convert(
     attn weights convert whole.pt one.npz --prefix encoder.layers.0.self_attn.
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.layouts.layout import Asked
     from attncli.models.layouts.recognise import read_weight_file
     from attncli.models.weight_writer import recognised_file, write_weight_file
 
     check_writable_format(to)
+    answer.check(output, environment, written={"NEW": to})
     match orientation:
         case None | "in-out" | "out-in":
             asked = Asked(heads=num_heads, prefix=prefix, orientation=orientation)
@@ -168,10 +168,11 @@ def convert(
 
 def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:
     from attncli.analysis.weights import weights_document
+    from attncli.inputs.atomic import written_at
     from attncli.models.layouts.layout import NOTHING_ASKED
     from attncli.render.screens.weights import weights_rows, weights_screen
 
-    document = weights_document(file, asked or NOTHING_ASKED)
+    document = weights_document(written_at(file), asked or NOTHING_ASKED) | {"file": str(file)}
     answer.give(iter([document]), weights_screen, weights_rows, output, environment, answer.view(output, environment))
 
 

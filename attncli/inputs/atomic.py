@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing files whole or not at all: each by itself, and all of a command's together."""
 
 from __future__ import annotations
 
@@ -6,19 +6,84 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from attncli.errors import AttnError
+from attncli.errors import AttnError, VerdictError
 
 # Names of this process's own streams: resolving them would replace the file that a shell redirected them to.
 STREAMS = ("/dev/stdout", "/dev/stderr")
 STREAM_FOLDERS = ("/dev/fd/", "/proc/")
+LONGEST_ENDING = 12
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that is written, and not yet in its place. beside: the temporary file; target: its place."""
+
+    beside: Path
+    target: Path
+
+
+_waiting: ContextVar[list[Written] | None] = ContextVar("_waiting", default=None)
+_temporary: dict[Path, int] = {}
+"""The temporary files that there are, each with the process that made it."""
 
 
 @contextmanager
-def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """A binary stream whose content becomes the file `path` when the block ends well.
+def together() -> Iterator[None]:
+    """Files that are written in the block take their places when it ends, all of them or none.
+
+    None where the block fails, or where one cannot take its place. All where it ends well, where the reader of the
+    answer has gone (BrokenPipeError), and where the answer was given and is no (VerdictError). Raises AttnError.
+    """
+    written: list[Written] = []
+    before = _waiting.set(written)
+    try:
+        yield
+    except (BrokenPipeError, VerdictError):
+        _commit(written)
+        raise
+    except BaseException:
+        for each in written:
+            _discard(each.beside)
+        raise
+    else:
+        _commit(written)
+    finally:
+        _waiting.reset(before)
+
+
+def written_at(path: Path) -> Path:
+    """Where the content of an output is now: still beside its place while others are awaited."""
+    target = path.resolve()
+    return next((each.beside for each in reversed(_waiting.get() or []) if each.target == target), path)
+
+
+def discard_all() -> None:
+    """Remove every temporary file that this process made: it ends now."""
+    for beside, owner in tuple(_temporary.items()):
+        if owner == os.getpid():
+            _discard(beside)
+
+
+def check_writable(path: Path) -> None:
+    """Raises AttnError where `atomic_writer` could not write a file: asked before work starts. Writes nothing."""
+    try:
+        direct, target, _ = _destination(path)
+        if not direct and not os.access(target.parent, os.W_OK):
+            target.parent.stat()  # says what is wrong with the folder, if it is more than permissions
+            raise PermissionError(None, "its folder may not be written")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _unwritable(path, error) from error
+
+
+@contextmanager
+def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
+    """A binary stream whose content becomes the file `path` when the block ends well, and in a block of `together`
+    when that ends well. alone: at once, also there: it is none of the command's outputs.
 
     The bytes go to a temporary file beside it, which takes its place in one step: a reader sees the old file or
     the new one. An error or Ctrl-C in the block leaves everything as it was. A file that exists keeps its
@@ -40,18 +105,66 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
         with _told(path), target.open("wb") as stream:
             yield stream
         return
-    beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
+    ending = target.suffix if len(target.suffix) <= LONGEST_ENDING else ""
+    beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp{ending}"
+    _temporary[beside] = os.getpid()
+    waiting = None if alone else _waiting.get()
     try:
         with _told(path):
             with _created(beside) as stream:
                 if mode is not None:
                     os.chmod(beside, mode)  # noqa: PTH101 - beside the other calls on handles and names
                 yield stream
-            os.replace(beside, target)  # noqa: PTH105
+            if waiting is None:
+                os.replace(beside, target)  # noqa: PTH105
     except BaseException:
-        with suppress(OSError):
-            beside.unlink()
+        _discard(beside)
         raise
+    if waiting is None:
+        del _temporary[beside]
+    else:
+        waiting.append(Written(beside, target))
+
+
+def _commit(written: list[Written]) -> None:
+    """Put every file in its place; where one cannot, all are as they were. Raises AttnError."""
+    done: list[tuple[Path, Path | None]] = []
+    try:
+        for each in written:
+            with _told(each.target):
+                done.append((each.target, _kept(each.target)))
+                os.replace(each.beside, each.target)  # noqa: PTH105
+                del _temporary[each.beside]
+    except BaseException:
+        for target, kept in reversed(done[:-1]):
+            with suppress(OSError):
+                target.unlink() if kept is None else os.replace(kept, target)  # noqa: PTH105
+        for each in written:
+            _discard(each.beside)
+        raise
+    finally:
+        for _, kept in done:
+            if kept is not None:
+                _discard(kept)
+
+
+def _kept(target: Path) -> Path | None:
+    """A second name for the file that is there now, so that it can come back; None where there is none, or where the
+    file system knows no second names."""
+    kept = target.parent / f".attn-{os.urandom(8).hex()}.tmp"
+    _temporary[kept] = os.getpid()
+    try:
+        os.link(target, kept)
+    except OSError:
+        del _temporary[kept]
+        return None
+    return kept
+
+
+def _discard(beside: Path) -> None:
+    with suppress(OSError):
+        beside.unlink()
+    _temporary.pop(beside, None)
 
 
 def _destination(path: Path) -> tuple[bool, Path, int | None]:

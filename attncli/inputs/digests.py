@@ -75,5 +75,5 @@ def _remembered(memory: Path) -> dict[str, object]:
 def _remember(memory: Path, known: Mapping[str, object]) -> None:
     with suppress(OSError, AttnError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with atomic_writer(memory) as stream:
+        with atomic_writer(memory, alone=True) as stream:
             stream.write(json.dumps(known).encode())

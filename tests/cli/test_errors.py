@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from asking import ask
+from processes import finish
 
 
 @pytest.mark.parametrize("machine", [(), ("--json",)])
@@ -66,5 +66,5 @@ def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_wit
 
 def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
     program = "import sys, warnings; from attncli.cli import main; code = main(['tokens', 'a']); warnings.warn('x'); sys.exit(code)"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    found = finish([sys.executable, "-c", program])
     assert (found.returncode, found.stderr) == (0, "")

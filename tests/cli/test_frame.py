@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from asking import ask
+from processes import finish
 
 from attncli.cli import delivery as answer
 from attncli.cli.output import Environment
@@ -167,7 +167,7 @@ def test_python_forcing_utf8_under_the_c_locale_does_not_hide_the_locale() -> No
 )
 def test_closed_streams_are_no_surprise(closing: str, arguments: str, code: int) -> None:
     line = f"{sys.executable} -m attncli {arguments} --show header {closing}"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    done = finish(["sh", "-c", line])
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert ">&-" not in closing or closing == "2>&-" or "standard output is closed" in done.stderr

@@ -120,6 +120,17 @@ def test_files_are_named_for_a_noun():
         assert path.stem not in ("utils", "util", "helpers", "helper", "common", "misc", "tools"), name_of(path)
 
 
+def test_processes_are_started_in_one_place():
+    """So that each gets a clean environment of its own."""
+    own = ("tests/processes.py", "tests/test_readme.py", "tests/house/", "tests/benchmarks/")
+    for path in EVERYTHING:
+        if not name_of(path).startswith(own):
+            found = set(imports(path)) & {"subprocess.run", "subprocess.Popen"}
+            assert not found, f"{name_of(path)} imports {found}"
+            text = path.read_text("utf-8")
+            assert not re.search(r"subprocess\.(run|Popen|call|check_\w+)\(", text), f"{name_of(path)} starts a process"
+
+
 def test_nothing_is_left_for_later():
     words = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|raise Not" r"Implemented")
     for path in EVERYTHING:

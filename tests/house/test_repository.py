@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -39,6 +40,24 @@ def texts() -> dict[str, str]:
         if b"\0" not in data[:4096]:
             found[path.relative_to(ROOT).as_posix()] = data.decode("utf-8", "replace")
     return found
+
+
+def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
+    """The script, in a small repository whose test command tells its variables."""
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tmp_path / "README.md").write_text("<!-- command: test -->\n```bash\nenv; echo ran in $PWD\n```\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    told = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONOPTIMIZE": "2", "OTHER": "3"}
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=tmp_path, env=told, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "OTHER=3" in done.stdout
+    assert "ran in" in done.stdout
+    assert "PYTHON" not in done.stdout
+    assert f"ran in {tmp_path}\n" not in done.stdout
 
 
 def test_the_top_level():

@@ -3,12 +3,12 @@
 import errno
 import os
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from processes import finish
 
 from attncli.errors import AttnError, ExitCode
 from attncli.inputs.atomic import atomic_writer
@@ -150,7 +150,7 @@ def test_devices_stay_what_they_are(device, tmp_path):
     )
     with (tmp_path / "log").open("wb") as log:
         before = os.fstat(log.fileno()).st_ino
-        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+        finish([sys.executable, "-c", code], stdout=log)
     assert (tmp_path / "log").read_bytes() == (b"hi" if device == "/dev/stdout" else b"")
     assert (tmp_path / "log").stat().st_ino == before  # the shell's own file, not one put in its place
     assert names(tmp_path) == ["log"]

@@ -1,7 +1,6 @@
 """Finding models: folders, prepared caches, and downloads from a local server that answers as the hub does."""
 
 import json
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 import safetensors.numpy
 from hub_server import COMMIT, Hub, serving
 from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+from processes import finish
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
@@ -277,7 +277,7 @@ def test_a_prepared_cache_is_read_without_the_hubs_library(find: Resolver, tmp_p
         f"found = resolve('owner/single', variables={{'HF_HUB_CACHE': {str(tmp_path / 'home' / 'hub')!r}, 'HF_HUB_OFFLINE': '1'}})\n"
         "print(found.source, 'huggingface_hub' in sys.modules, 'torch' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = finish([sys.executable, "-c", program])
     assert ran.stdout.split() == ["cache", "False", "False"]
 
 

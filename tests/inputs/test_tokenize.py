@@ -1,9 +1,9 @@
 """Choosing a tokenizer."""
 
-import subprocess
 import sys
 
 import pytest
+from processes import finish
 
 from attncli.errors import InputError, UsageError
 from attncli.inputs.tokenize import BUILTIN, find_token, from_tokenizers, tokenizer
@@ -49,5 +49,5 @@ def test_from_tokenizers():
 def test_the_builtin_ones_need_no_library():
     code = "import sys, attncli.inputs.tokenize as t; t.tokenizer('word').encode('é b')"
     code += "; print(sorted({'numpy', 'tokenizers', 'torch'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = finish([sys.executable, "-c", code])
     assert found.stdout == "[]\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import finish
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from attncli.errors import InputError
@@ -89,8 +89,6 @@ def test_what_is_told_after_the_clock_ran_out_reaches_standard_error(tmp_path: P
     (tmp_path / "tokenizer.json").write_text(json.dumps(slow))
     program = "import sys; from attncli.inputs import vocabulary_tokenizer as pieces; pieces.SECONDS = 0.2; from attncli.cli import main; sys.exit(main())"
     arguments = ["tokens", ("a" * 19 + " ") * 500, "--tokenizer", str(tmp_path)]
-    found = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    found = finish([sys.executable, "-c", program, *arguments])
     assert (found.returncode, found.stdout) == (5, "")
     assert "error: this tokenizer took more than" in found.stderr

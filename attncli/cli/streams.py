@@ -1,0 +1,73 @@
+"""The process's own standard streams, written past Python's buffers: what fails does so at once, and once.
+
+With buffers, a closed pipe or a full disk would be found again when Python ends, and told by Python.
+"""
+
+from __future__ import annotations
+
+import sys
+from errno import EBADF
+from io import RawIOBase, TextIOBase
+from typing import Any, BinaryIO, TextIO, cast
+
+
+class Closed(RawIOBase):
+    """A standard output that is not there: what is written to it fails as it should."""
+
+    def write(self, data: Any) -> int:
+        del data
+        raise OSError(EBADF, "standard output is closed")
+
+
+class Listener(TextIOBase):
+    """Standard error: what cannot be written to it is nobody's business."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._raw = unbuffered(stream)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        try:
+            write_all(self._raw, text.encode(self.encoding, "backslashreplace"))
+        except (OSError, ValueError):
+            return len(text)
+        return len(text)
+
+
+def unbuffered(stream: TextIO) -> BinaryIO:
+    """The stream under a text stream's buffers, if there is one."""
+    binary = stream.buffer
+    return cast(BinaryIO, getattr(binary, "raw", binary))
+
+
+def standard_output() -> BinaryIO:
+    """What standard output writes to. A stream that the caller closed (`>&-`) is None in `sys`."""
+    return cast(BinaryIO, Closed()) if sys.stdout is None else unbuffered(sys.stdout)
+
+
+def write_all(stream: BinaryIO, data: bytes) -> None:
+    """Write all of the bytes, however many pieces it takes: a raw stream writes what it can. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        done = stream.write(left)
+        if done is None:  # it does not block, and its reader is slow
+            from select import select
+
+            select([], [stream], [])
+        else:
+            left = left[done:]
+    stream.flush()

@@ -1,0 +1,105 @@
+"""Ctrl-C, SIGTERM and SIGHUP at any moment: their exit codes, no traceback, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from processes import attn, finish, start
+
+ENDINGS = [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)]
+STARTING = """
+import os, sys
+def hear(event, told):
+    if event == "exec" and told[0].co_filename.endswith("attncli/cli/__init__.py"):
+        os.write(2, b"*")
+sys.addaudithook(hear)
+from attncli.__main__ import main
+sys.exit(main())
+"""
+"""The program as its installed command starts it; says when its entry point begins to import."""
+
+
+def half_written(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A run that has begun to write its outputs and waits for more of its text."""
+    process = start(attn("run", "--lines", "--ndjson", *options), stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"one two\n")
+    process.stdin.flush()
+    until = time.monotonic() + 30
+    while not any(folder.glob(".attn-*")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert any(folder.glob(".attn-*")), "nothing was begun"
+    return process
+
+
+@pytest.mark.parametrize(("name", "code"), ENDINGS)
+def test_a_signal_leaves_no_half_written_file(name: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("before")
+    process = half_written(tmp_path, "--output", str(tmp_path / "out"))
+    process.send_signal(getattr(signal, name))
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (code, b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "before"
+
+
+def test_a_second_signal_leaves_no_half_written_file_either(tmp_path: Path) -> None:
+    process = half_written(tmp_path, "--output", str(tmp_path / "out"))
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        process.send_signal(getattr(signal, name))
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (143, 129, 130)
+    assert err == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ctrl_c_while_the_program_starts(seed: int) -> None:
+    """Interrupts from the first line of our own on, at five moments of the start each."""
+    drawn = random.Random(seed)
+    for _ in range(5):
+        process = start([sys.executable, "-c", STARTING, "run"], stdin=subprocess.PIPE)
+        assert process.stderr is not None
+        assert os.read(process.stderr.fileno(), 1) == b"*"
+        time.sleep(0.0005 + drawn.random() ** 2 * 0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, err) in ((130, b""), (0, err)), err.decode()
+        assert process.returncode == 130 or out, "it ended before it was interrupted"
+
+
+def test_what_the_caller_ignores_is_ignored() -> None:
+    program = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    process = start([sys.executable, "-c", program, *attn("run", "--lines", "--ndjson")], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"one two\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(b"three four\n", timeout=30)
+    assert (process.returncode, err) == (0, b"")
+
+
+def test_the_tests_pass_when_their_parent_ignores_interrupts() -> None:
+    """What a script starts with `&` inherits an ignored SIGINT; the tests' own processes hear it all the same."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = start([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"])
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert process.returncode != 0
+    assert finish(["env"], {"PYTHONX": "1"}).stdout.count("PYTHON") == 1

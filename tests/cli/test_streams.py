@@ -1,0 +1,110 @@
+"""Standard output that closes, fills up or breaks half-way; with Python's own buffers and without."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from processes import BUFFERINGS, attn, finish, start
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+LONG = " ".join(f"word{n}" for n in range(120))
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "run": ("run", LONG),
+    "run --plain": ("run", LONG, "--plain"),
+    "run --json": ("run", LONG, "--json"),
+    "run --lines --ndjson": ("run", "\n".join([LONG] * 3), "--lines", "--ndjson"),
+    "heads": ("heads", LONG, "--json"),
+    "explain": ("explain", "a b c"),
+    "softmax": ("explain", "softmax"),
+    "metric": ("explain", "metric"),
+    "find": ("find", "a b", "--from", "a", "--to", "b"),
+    "compare": ("compare", "a b", "a c"),
+    "cross": ("cross", "a b", "c d"),
+    "tensors": ("tensors", str(SAMPLES / "captured.npz")),
+    "mask": ("mask",),
+    "cost": ("cost",),
+    "tokens": ("tokens", LONG, "--json"),
+    "weights": ("weights", "show", str(SAMPLES / "mha.safetensors")),
+    "models": ("models", "list"),
+    "schema": ("schema", "attn.run/1"),
+    "schemas": ("schema",),
+    "--help": ("--help",),
+    "run --help": ("run", "--help"),
+    "help": ("help", "weights"),
+    "bare": (),
+    "--version": ("--version",),
+}
+
+
+@BUFFERINGS
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_closed_pipe_ends_quietly(command: str, buffering: dict[str, str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = finish(attn(*COMMANDS[command]), buffering, stdout=writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@BUFFERINGS
+@pytest.mark.parametrize("command", ["run --plain", "run --json", "run --lines --ndjson", "tokens", "heads"])
+def test_a_pipe_that_closes_after_the_first_line_ends_quietly(command: str, buffering: dict[str, str]) -> None:
+    with start(attn(*COMMANDS[command]), buffering) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@BUFFERINGS
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_device_is_one_error(command: str, buffering: dict[str, str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = finish(attn(*COMMANDS[command]), buffering, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.count("error") == 1, done.stderr
+    assert done.stderr.startswith(("error: cannot write the answer", '{"error"'))
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@BUFFERINGS
+def test_standard_error_that_is_full_changes_no_answer(buffering: dict[str, str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = finish(attn("run", "a b", "--verbose", "--json"), buffering, stderr=full)
+        assert (done.returncode, done.stdout[-2:]) == (0, "}\n")
+        assert finish(attn("run", "a b", "--query", "c"), buffering, stderr=full).returncode == 3
+
+
+@BUFFERINGS
+@pytest.mark.parametrize("command", ["run", "run --plain", "run --json", "run --lines --ndjson", "schema"])
+def test_a_write_that_fails_half_way_is_a_failure(command: str, buffering: dict[str, str], tmp_path: Path) -> None:
+    blocks = 5  # of 512 bytes
+    with (tmp_path / "out").open("wb") as stream:
+        done = finish(
+            ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *attn(*COMMANDS[command])],
+            buffering,
+            stdout=stream,
+        )
+    assert 0 < (tmp_path / "out").stat().st_size <= blocks * 1024
+    assert done.returncode == 1
+    assert done.stderr.count("error") == 1
+    assert "cannot write the answer" in done.stderr
+
+
+def test_a_pipe_that_does_not_block_gets_everything() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with start(attn(*COMMANDS["run --json"]), stdout=writing) as process, os.fdopen(reading, "rb") as stream:
+        os.close(writing)
+        whole = stream.read()
+        assert process.wait(60) == 0
+    assert whole == finish(attn(*COMMANDS["run --json"])).stdout.encode()
