@@ -33,10 +33,12 @@ def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "heads", "tokens"])
-def test_small_jobs_load_neither_torch_nor_rich(command: str) -> None:
-    code, names = loaded(command, SENTENCE)
-    assert code == 0
-    assert set(names) <= {"numpy", "_hashlib", "attncli.models.one_layer"}
+def test_small_jobs_load_no_torch_and_documents_for_machines_no_rich(command: str) -> None:
+    for machine in ([], ["--json"], ["--plain"]):
+        code, names = loaded(command, SENTENCE, *machine)
+        assert code == 0
+        rich = set() if machine else {"rich.console"}
+        assert set(names) <= {"numpy", "_hashlib", "attncli.models.one_layer"} | rich
 
 
 def test_a_trained_model_loads_no_more_than_it_needs() -> None:
