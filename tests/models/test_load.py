@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import finish
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -89,7 +89,7 @@ def test_a_family_that_nobody_knows_is_refused_without_importing_a_library(tmp_p
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    found = finish([sys.executable, "-c", script])
     assert found.stdout.split() == ["4", "True", "False", "False"], found.stdout
 
 
