@@ -48,11 +48,10 @@ def guarded(
 
 
 def _as_ours(error: Exception) -> AttnError:
-    match error:
-        case AttnError():
-            return error
-        case MemoryError():
-            return LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top")
+    if isinstance(error, AttnError):
+        return error
+    if isinstance(error, MemoryError):
+        return LimitError("there is not enough memory for this", hint="a shorter text, --layer, --head or --top")
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return AttnError(f"something unexpected happened: {what}", hint="the same command with --debug, and report it")
 
