@@ -52,7 +52,8 @@ def generated_document(
     Source: Chuang et al., Lookback Lens, 2024, who take the means per key of both parts in place of
     the sums; that number is `lookback_per_key`.
 
-    Generation ends early at a special token. Keys and values of earlier tokens are kept, so each
+    Generation ends early at a token that ends the model's own texts (`Model.ends`), or at a special token of a model
+    that names none. Keys and values of earlier tokens are kept, so each
     token costs one row. Raises UnsupportedError for a model that is no decoder, LimitError for more
     tokens than it has positions.
     """
@@ -79,7 +80,7 @@ def generated_document(
         steps.append(step)
         if progress is not None:
             progress((number + 1) / wanted.count)
-        if token.special:
+        if token.id in model.ends if model.ends else token.special:
             ended = True
             break
     return document | {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.fetching import Fetch, Parts
-from attncli.inputs.hub_cache import TOKENIZER, HubId
+from attncli.inputs.hub_cache import GENERATION, TOKENIZER, HubId
 from attncli.inputs.remote import Remote
 from attncli.inputs.safetensors_file import Header
 from attncli.inputs.shards import CONVERT, INDEX, SINGLE, TensorInfo, find_tensors, local_header, shard_names
@@ -41,6 +41,7 @@ def download(
         hub.file(TOKENIZER, commit)
         match asked.parts:
             case Parts.WHOLE:
+                hub.file(GENERATION, commit)
                 _weights(hub, commit)
             case Parts.HEADERS:
                 return folder, _tensors(hub, folder, commit)

@@ -22,6 +22,8 @@ _ID = re.compile(r"(?:[A-Za-z0-9](?:[\w.-]{0,94}[\w-])?/)?[A-Za-z0-9_](?:[\w.-]{
 _REVISION = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
 _FOLDER = "models--"
 TOKENIZER = "tokenizer.json"
+GENERATION = "generation_config.json"
+"""The file that says how a model continues texts; most have none."""
 DESCRIPTION = ("config.json", TOKENIZER)
 """The files that say what a model is and how it cuts texts."""
 

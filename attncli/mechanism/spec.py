@@ -243,11 +243,15 @@ class Head:
     """How the last vectors become logits over the vocabulary. Also called unembedding.
 
     tied: whether the token table is the matrix. scale: multiplies the logits. softcap: their bound, None for none.
+    projection: whether a linear map takes the vectors to the width of a narrower table first. offsets: whether a row of
+    numbers, one per entry, may be added to the logits.
     """
 
     tied: bool
     scale: float = 1.0
     softcap: float | None = None
+    projection: bool = False
+    offsets: bool = False
 
 
 @dataclass(frozen=True)

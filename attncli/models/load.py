@@ -20,6 +20,7 @@ from attncli.models.bind import bind
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.config import settle, without
+from attncli.models.ends import ends
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Family
 from attncli.models.model import Identity, Model
@@ -87,6 +88,7 @@ def load(
         Identity("checkpoint", name=found.name, family=spec.family),
         warnings=warnings,
         other=None if spec.decoder is None or other is None else CheckpointStore(spec.decoder, checkpoint, other),
+        ends=ends(checkpoint),
     )
 
 

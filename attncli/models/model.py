@@ -48,6 +48,7 @@ class Model:
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
     other: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width].
+    ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     """
 
     spec: Spec
@@ -58,6 +59,7 @@ class Model:
     warnings: tuple[str, ...] = ()
     other: Store | None = None
     memory: Array | None = None
+    ends: frozenset[int] = frozenset()
 
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""

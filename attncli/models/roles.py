@@ -72,8 +72,12 @@ def _fed(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
 def outer_roles(spec: Spec) -> list[Role]:
     """The roles outside the layers: embedding, final norm and head."""
     found = list(_with_biases(spec, _outside(spec)))
+    width = spec.d_model if spec.embedding.width is None else spec.embedding.width
+    if spec.head is not None and spec.head.projection:
+        found.append(Role("head.project.weight", (width, spec.d_model), optional=True))
+    if spec.head is not None and spec.head.offsets:
+        found.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
     if spec.head is not None and not spec.head.tied:
-        width = spec.d_model if spec.embedding.width is None else spec.embedding.width
         found += [
             Role("head.weight", (spec.vocabulary, width), optional=True),
             Role("head.bias", (spec.vocabulary,), optional=True),

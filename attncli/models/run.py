@@ -10,6 +10,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.block import Context, Weights, normalise, run_block
+from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 
@@ -92,12 +93,17 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
     """
     head = spec.head
     matrix = None if head is None else weights("tokens.weight" if head.tied else "head.weight")
-    if head is None or matrix is None or matrix.shape[-1] != hidden.shape[-1]:
+    finished = hidden if head is None else finish(spec, weights, backend, hidden)
+    if head is not None and head.projection:
+        finished = linear_if_any(backend, weights, "head.project", finished)
+    if head is None or matrix is None or finished is None or matrix.shape[-1] != finished.shape[-1]:
         raise UnsupportedError(
             f"this {spec.family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
         )
     bias = None if head.tied else weights("head.bias")
-    scores = backend.matmul(finish(spec, weights, backend, hidden), backend.transpose(matrix)) * head.scale
+    scores = backend.matmul(finished, backend.transpose(matrix)) * head.scale
     scores = scores if bias is None else scores + bias
+    offsets = weights("head.offsets") if head.offsets else None
+    scores = scores if offsets is None else scores + offsets
     return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap

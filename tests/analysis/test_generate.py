@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -107,3 +108,77 @@ def test_bad_questions(more: tuple[str, ...], code: int) -> None:
     found = ask("run", "it was", "--model", "minilm", *more)
     assert (found.code, found.out) == (code, "")
     assert len(found.err.splitlines()) <= 4
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "expected"),
+    [
+        (None, None, 7),
+        (None, "third", 3),
+        ("third", None, 3),
+        ("several", "second", 3),
+        ({}, "second", 2),
+        ({"eos_token_id": None}, ["x", None, True], 7),
+    ],
+)
+def test_the_text_ends_where_the_checkpoint_says(
+    generation: object, config: object, expected: int, folder: Path, tmp_path: Path
+) -> None:
+    """generation_config.json counts first, then config.json; one id or several."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+
+    def write(name: str, **values: object) -> None:
+        told = json.loads((tmp_path / name).read_text()) if (tmp_path / name).exists() else {}
+        (tmp_path / name).write_text(json.dumps({**told, **values}))
+
+    (tmp_path / "generation_config.json").unlink(missing_ok=True)
+    write("config.json", eos_token_id=None)
+    free = attncli.load(tmp_path, dtype="float64")
+    prompt = free.tokenizer.ids_to_tokens(IDS)
+    ids = [token["id"] for token in generated_document(free, "", prompt, Continuing(7))["generated"]]
+    assert len(ids) == 7
+    named = {"second": ids[1], "third": ids[2], "several": [60, ids[2]]}
+    first = {token: place for place, token in reversed(list(enumerate(ids, 1)))}
+    if config is not None:
+        write("config.json", eos_token_id=named.get(config, config) if isinstance(config, str) else config)
+    if generation is not None:
+        told = {"eos_token_id": named[generation]} if isinstance(generation, str) else generation
+        write("generation_config.json", **told)
+    document = generated_document(attncli.load(tmp_path, dtype="float64"), "", prompt, Continuing(7))
+    length = 7 if expected == 7 else first[ids[expected - 1]]
+    assert [token["id"] for token in document["generated"]] == ids[:length]
+    assert document["ended"] == (expected != 7)
+
+
+@pytest.mark.parametrize("name", ["t5", "mt5", "bart", "opt post-norm"])
+def test_models_whose_head_is_reached_another_way(name: str, tmp_path: Path) -> None:
+    """Encoder-decoders continue their target; OPT's narrow models project before the head."""
+    import torch
+    import transformers
+
+    made = make(CASES[name], tmp_path)
+    told = json.loads((made / "config.json").read_text())
+    for path in (made / "config.json", made / "generation_config.json"):
+        path.write_text(json.dumps({**told, "eos_token_id": None}))
+    model = attncli.load(made, dtype="float64")
+    prompt = [2, 17, 33]
+    if name.startswith("opt"):
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(made, dtype=torch.float64)
+
+        def step(ids: list[int]) -> int:
+            return int(theirs(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+    else:
+        theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(made, dtype=torch.float64)
+        model = model.decoder(model.tokenizer.ids_to_tokens(IDS))
+
+        def step(ids: list[int]) -> int:
+            given = {"input_ids": torch.tensor([IDS]), "decoder_input_ids": torch.tensor([ids])}
+            return int(theirs(**given).logits[0, -1].argmax())
+
+    theirs.eval()
+    expected = list(prompt)
+    with torch.no_grad():
+        for _ in range(5):
+            expected.append(step(expected))
+    document = generated_document(model, "", model.tokenizer.ids_to_tokens(prompt), Continuing(5))
+    assert [token["id"] for token in document["generated"]] == expected[3:]

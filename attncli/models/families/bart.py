@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
@@ -53,6 +53,8 @@ DECODER = replace(
             "tokens": "decoder.embed_tokens|shared|encoder.embed_tokens",
             "positions": "decoder.embed_positions",
             "embed.norm": "decoder.layernorm_embedding",
+            "head": "lm_head",
+            "head.offsets": "final_logits_bias",
         },
     ),
     layer="decoder.layers.{layer}.",
@@ -114,7 +116,8 @@ def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embeddin
     )
     layers = config.whole("decoder_layers", most=MOST_LAYERS)
     first = config.whole("decoder_start_token_id", default=start, least=0)
-    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first))
+    head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
+    return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head))
 
 
 FAMILY = Family("bart", spec, ENCODER, DECODER, FIXED)

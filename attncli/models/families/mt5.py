@@ -12,7 +12,7 @@ from attncli.models.family import Family
 
 def spec(config: Config) -> Spec:
     """The Spec of an mT5."""
-    found = t5.spec(config, feed_forward="gated-gelu")
+    found = t5.spec(config, feed_forward="gated-gelu", scaled=False)
     return replace(found, family="mt5", decoder=None if found.decoder is None else replace(found.decoder, family="mt5"))
 
 

@@ -30,6 +30,7 @@ NAMES = Names(
         "embed.project": "decoder.project_in",
         "final": "decoder.final_layer_norm",
         "head": "lm_head",
+        "head.project": "decoder.project_out",
     },
     prefixes=("model.",),
     ignored=("decoder.project_out.*", "lm_head.*", "score.*", "qa_outputs.*"),
@@ -65,7 +66,7 @@ def spec(config: Config) -> Spec:
         else Embedding(positions="learned", position_offset=2),
         final_norm=norm if before and not removed else None,
         max_positions=config.whole("max_position_embeddings", default=2048),
-        head=Head(tied=config.flag("tie_word_embeddings", default=True)),
+        head=Head(tied=config.flag("tie_word_embeddings", default=True), projection=narrow != width),
         biases=("attn.*", "mlp.*", "final") if config.flag("enable_bias", default=True) else ("*.in", "*.sum", "final"),
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attncli.mechanism.mask import Causal, Everywhere
-from attncli.mechanism.spec import Attention, Block, Mlp, Norm, Place, RelativeBuckets, Spec
+from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names, Shared
@@ -49,7 +49,11 @@ DECODER = replace(
             "mlp.up": "layer.2.DenseReluDense.wi_1|layer.2.DenseReluDense.wi",
             "mlp.down": "layer.2.DenseReluDense.wo",
         },
-        outside={"tokens": "decoder.embed_tokens|shared|encoder.embed_tokens", "final": "decoder.final_layer_norm"},
+        outside={
+            "tokens": "decoder.embed_tokens|shared|encoder.embed_tokens",
+            "final": "decoder.final_layer_norm",
+            "head": "lm_head|shared|decoder.embed_tokens|encoder.embed_tokens",  # tied where it is not stored
+        },
     ),
     layer="decoder.block.{layer}.",
     # early files hold a bias here that the model never used
@@ -59,13 +63,14 @@ DECODER = replace(
 FIXED = {"is_decoder": Fixed(False, "the file would hold a decoder alone")}
 
 
-def spec(config: Config, *, feed_forward: str = "relu") -> Spec:
+def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = None) -> Spec:
     """The Spec of a T5: the encoder, with the decoder inside unless the file holds an encoder alone.
 
-    feed_forward: what the config means by saying nothing of `feed_forward_proj`.
+    feed_forward: what the config means by saying nothing of `feed_forward_proj`. scaled: whether the last vectors are
+    scaled before the head; None for what the first T5 did, unless the config says that the tables are not tied.
     """
-    for idle in ("scale_decoder_outputs", "n_positions"):
-        config.get(idle)  # these play no part
+    config.get("n_positions")  # plays no part
+    told = config.flag("scale_decoder_outputs", default=config.flag("tie_word_embeddings", default=True))
     width, heads, dim = config.whole("d_model"), config.whole("num_heads", most=2**16), config.whole("d_kv")
     norm = Norm("rms", config.number("layer_norm_epsilon", default=1e-6))
     mlp = _mlp(config, feed_forward)
@@ -99,7 +104,10 @@ def spec(config: Config, *, feed_forward: str = "relu") -> Spec:
         return encoder
     block = Block(attention(looks_back=True), mlp, {**norms, "cross.in": norm}, cross=cross)
     decoder = replace(
-        encoder, blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS), start=start
+        encoder,
+        blocks=(block,) * config.whole("num_decoder_layers", default=layers, most=MOST_LAYERS),
+        start=start,
+        head=Head(tied=False, scale=width**-0.5 if (told if scaled is None else scaled) else 1.0),
     )
     return replace(encoder, decoder=decoder)
 
