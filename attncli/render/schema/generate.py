@@ -40,9 +40,7 @@ SCHEMA = parts.record(
         "continuation": parts.described(parts.TEXT, "The new tokens' texts, joined."),
         "temperature": parts.described(parts.NUMBER, "0 for the likeliest token each time."),
         "sample_seed": {"type": ["integer", "null"], "description": "Seed of the draws; null without any."},
-        "ended": parts.described(
-            parts.FLAG, "Whether the text ended by itself, at a token that ends texts."
-        ),
+        "ended": parts.described(parts.FLAG, "Whether the text ended by itself, at a token that ends texts."),
         "steps": parts.listed(STEP, "One per new token, in order; shares are means over the layers and heads kept."),
         "warnings": parts.WARNINGS,
     },
