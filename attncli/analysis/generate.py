@@ -114,6 +114,7 @@ def _check(model: Model, prompt: int, count: int) -> None:
         raise UnsupportedError(
             f"a {model.spec.family} model does not continue texts: its tokens see later ones",
             expected="a decoder, such as gpt2 or llama",
+            hint="" if model.spec.decoder is None else "--source TEXT, whose answer is continued",
         )
     limit = model.spec.max_positions
     if limit is not None and prompt + count > limit:

@@ -93,8 +93,8 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
     """
     head = spec.head
     matrix = None if head is None else weights("tokens.weight" if head.tied else "head.weight")
-    finished = hidden if head is None else finish(spec, weights, backend, hidden)
-    if head is not None and head.projection:
+    finished: Array | None = hidden if head is None else finish(spec, weights, backend, hidden)
+    if head is not None and head.projection and finished is not None:
         finished = linear_if_any(backend, weights, "head.project", finished)
     if head is None or matrix is None or finished is None or matrix.shape[-1] != finished.shape[-1]:
         raise UnsupportedError(
