@@ -13,6 +13,7 @@ from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
+from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
 from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
@@ -35,6 +36,9 @@ class Context:
     past: keys and values of earlier positions by layer, extended in place while generating.
     keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
     to compute at a time, each block handed to `see(layer, kind, block)` with kind "self" or "cross".
+    interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
+    queries and leave the layer, None for all; the others only lend their keys and values. watch: handed the layer, a
+    norm's place with what enters it, or "mlp" with what the feed-forward part gives.
     """
 
     positions: np.ndarray[Any, Any]
@@ -46,6 +50,9 @@ class Context:
     keep: frozenset[str] = EVERY_STAGE
     rows: int | None = None
     see: Callable[[int, str, RowBlock], None] | None = field(default=None)
+    interventions: Interventions = field(default_factory=dict)
+    asking: slice | None = None
+    watch: Callable[[int, str, Array], None] | None = field(default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +73,7 @@ def run_block(
 
     A block without residual gives its last branch's output, whose width may differ.
     """
-    normed = partial(_placed, backend, block, weights)
+    normed = partial(_placed, backend, block, weights, context, layer)
 
     def added(branch: Array) -> Array:
         return branch if block.branch_scale == 1.0 else branch * block.branch_scale
@@ -74,10 +81,12 @@ def run_block(
     entering = normed("attn.in", hidden)
     stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
     out = normed("attn.out", stages["out"])
+    if context.asking is not None:
+        hidden, entering = hidden[..., context.asking, :], entering[..., context.asking, :]
     cross = None
     if block.parallel and block.mlp is not None:
         other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
-        state = hidden + added(out) + added(feed_forward(backend, block.mlp, weights, other))
+        state = hidden + added(out) + added(_fed(backend, block, weights, other, context, layer))
     else:
         state = hidden + added(out) if block.residual else out
         if block.residual:
@@ -93,7 +102,7 @@ def run_block(
             cross = LayerTrace(layer, inner, inner_empty, state, after)
             state = after
         if block.mlp is not None:
-            result = normed("mlp.out", feed_forward(backend, block.mlp, weights, normed("mlp.in", state)))
+            result = normed("mlp.out", _fed(backend, block, weights, normed("mlp.in", state), context, layer))
             state = normed("mlp.sum", state + added(result))
     return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
 
@@ -108,10 +117,12 @@ def _attention(
     context: Context,
     layer: int,
 ) -> tuple[dict[str, Array], Array]:
+    interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
     if spec.hashing is not None:
-        if context.rows is not None or parts.q.ndim > 3 or context.past is not None:
+        cut = any(isinstance(one, KnockOut) for one in interventions)
+        if context.rows is not None or parts.q.ndim > 3 or context.past is not None or cut:
             raise UnsupportedError(
                 "hash attention runs a text whole", expected="run, heads or compare, on one short text at a time"
             )
@@ -133,6 +144,7 @@ def _attention(
             pieces.append(rows.mixed)
             empties.append(rows.empty)
         mixed, empty = backend.concat(pieces, -2), backend.concat(empties, -1)
+    mixed = changed(backend, interventions, mixed)
     side_by_side = join_heads(backend, mixed)
     projected = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
     stages["mixed"] = mixed
@@ -158,6 +170,10 @@ def project(
     x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
     """
     source = x if memory is None else memory
+    positions = context.positions
+    if context.asking is not None:
+        positions = positions[context.asking]
+        x = x[..., context.asking, :] if memory is None else x
     q = linear(backend, weights, f"{prefix}.q", x)
     k = linear(backend, weights, f"{prefix}.k", source)
     v = linear(backend, weights, f"{prefix}.v", source)
@@ -170,17 +186,19 @@ def project(
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in _turns(backend, spec.position, context))
-        q = rotate(backend, spec.position, q, cos, sin)
+        asked = slice(None) if context.asking is None else context.asking
+        q = rotate(backend, spec.position, q, cos[..., asked, :], sin[..., asked, :])
         if memory is not None:  # the keys are another text, at positions of its own
             places = np.arange(k.shape[-2])
             cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
         k = rotate(backend, spec.position, k, cos, sin)
-    offset = int(context.positions[0]) if memory is None and len(context.positions) else 0
+    offset = int(positions[0]) if memory is None and len(positions) else 0
     if context.past is not None and memory is None:
         if layer in context.past:
             k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
         context.past[layer] = (k, v)
     spec.mask.check_size(q.shape[-2], k.shape[-2])
+    interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     extra = 0
     learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
     if learned_k is not None and learned_v is not None:
@@ -192,6 +210,7 @@ def project(
         scale=spec.scale,
         softcap=spec.softcap,
         mask=spec.mask.bind(backend, q, k),
+        given=uncut(backend, interventions, spec.heads, positions, k.shape[-2]),
         position_bias=position_bias(backend, spec, weights, prefix),
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
@@ -253,8 +272,20 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
     return backend.cast(scaled if bias is None else scaled + bias, dtype)
 
 
-def _placed(backend: Backend, block: Block, weights: Weights, place: Place, x: Array) -> Array:
+def _fed(backend: Backend, block: Block, weights: Weights, x: Array, context: Context, layer: int) -> Array:
+    assert block.mlp is not None
+    found = feed_forward(backend, block.mlp, weights, x)
+    if context.watch is not None:
+        context.watch(layer, "mlp", found)
+    return found
+
+
+def _placed(
+    backend: Backend, block: Block, weights: Weights, context: Context, layer: int, place: Place, x: Array
+) -> Array:
     norm = block.norms.get(place)
+    if norm is not None and context.watch is not None:
+        context.watch(layer, place, x)
     return x if norm is None else normalise(backend, norm, x, weights(f"{place}.weight"), weights(f"{place}.bias"))
 
 

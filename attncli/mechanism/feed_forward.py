@@ -44,7 +44,8 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
     weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
     if weight is None:
         return None
-    product = backend.matmul(x, backend.transpose(weight))
+    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
+    product = backend.matmul(flat, backend.transpose(weight)).reshape((*x.shape[:-1], weight.shape[0]))
     if bias is not None:
         product += bias
     return product

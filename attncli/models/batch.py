@@ -11,6 +11,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.block import Context
+from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import STAGES, LayerTrace
 from attncli.models.run import Store, through
@@ -23,6 +24,7 @@ def run_batch(
     texts: Sequence[Sequence[Token]],
     layers: Collection[int],
     keep: frozenset[str],
+    interventions: Interventions = NOTHING,
 ) -> Iterator[LayerTrace]:
     """Yield the traces of these layers, every array with a leading batch axis, one entry per text.
 
@@ -36,7 +38,7 @@ def run_batch(
     longest = max(lengths)
     hidden = backend.concat([_padded(backend, store.embed(backend, tokens), longest) for tokens in texts], 0)
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
-    context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep)
+    context = Context(np.arange(longest), longest, key_lengths=ends, keep=keep, interventions=interventions)
     yield from through(spec, store, backend, hidden, context, layers)
 
 

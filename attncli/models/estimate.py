@@ -90,7 +90,7 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     """
     if dtype != "float32":
         return dtype
-    work = _work(spec, spec.blocks, tokens)
+    work = work_of(spec, spec.blocks, tokens)
     more = work.weights / WIDENS + work.products / COMPUTES  # a product takes twice as long
     return "float64" if more <= WIDE_UP_TO else dtype
 
@@ -115,7 +115,7 @@ def estimate(
     blocks = spec.blocks[: max(asked) + 1] if asked else ()
     wide = SCORE_ITEM[dtype]
     read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
-    work = _work(spec, blocks, tokens)
+    work = work_of(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it
     scores = tokens * (wide + 1) if rows is None else WORKING * min(rows, tokens) * wide
@@ -129,7 +129,7 @@ def estimate(
         "scores of one layer": heads * tokens * scores,
         "scores that are kept": held * tokens * tokens * wide,
     }
-    seconds = STARTS + max(read / READS, _seconds(work, dtype))
+    seconds = STARTS + max(read / READS, seconds_of(work, dtype))
     return Estimate(tokens, len(blocks), read, work.products, memory, seconds)
 
 
@@ -143,7 +143,8 @@ class Work:
     scores: int
 
 
-def _work(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
+def work_of(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
+    """What there is to compute in these layers for a text of `tokens` tokens."""
     numbers = [_numbers(spec, block) for block in blocks]
     products = sum(
         tokens * active + _attention_products(block, tokens) for block, (_, active) in zip(blocks, numbers, strict=True)
@@ -152,7 +153,7 @@ def _work(spec: Spec, blocks: Sequence[Block], tokens: int) -> Work:
     return Work(sum(total for total, _ in numbers), products, heads * tokens * tokens)
 
 
-def _seconds(work: Work, dtype: str) -> float:
+def seconds_of(work: Work, dtype: str) -> float:
     """Rough seconds of computing: float64 takes twice as long as float32, weights of low precision stream faster."""
     each = work.products / COMPUTES + work.scores / SOFTMAXES
     return each * max(1.0, ITEM[dtype] / ITEM["float32"]) + work.weights * ITEM[dtype] / STREAMS

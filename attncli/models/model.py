@@ -13,6 +13,7 @@ from attncli.errors import UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.block import Context
+from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
@@ -61,6 +62,11 @@ class Model:
     memory: Array | None = None
     ends: frozenset[int] = frozenset()
 
+    @property
+    def own_layers(self) -> bool:
+        """Whether its layers can be run one by one, with weights by role."""
+        return True
+
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""
         return self.checked(self.tokenizer.encode(text))
@@ -105,6 +111,7 @@ class Model:
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,
         past: dict[int, tuple[Array, Array]] | None = None,
+        interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
         """Run the model on one text and yield the layers asked for, in order.
 
@@ -113,6 +120,7 @@ class Model:
         keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
         past: keys and values of the tokens before these, by layer, extended in place; start with {}
         and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
+        interventions: what is changed in which layer's attention; the traces hold what came of it.
         What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
         precision are float32.
         """
@@ -126,6 +134,7 @@ class Model:
             keep=frozenset(keep),
             rows=rows,
             see=see if see is None or backend is self.backend else seeing_rounded(self.backend, see),
+            interventions=interventions,
         )
         wanted = range(len(self.spec.blocks)) if layers is None else layers
         yield from map(
@@ -139,6 +148,7 @@ class Model:
         layers: Collection[int] | None = None,
         heads: Collection[int] | None = None,
         keep: Collection[str] = EVERY_STAGE,
+        interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
         """Run several texts at once, padded to the longest, and yield the layers asked for with a leading batch axis.
 
@@ -153,7 +163,7 @@ class Model:
         wanted = range(len(self.spec.blocks)) if layers is None else layers
         yield from map(
             partial(self._given, backend, heads),
-            run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep)),
+            run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep), interventions),
         )
 
     def finish(self, hidden: Array) -> Array:

@@ -15,12 +15,15 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.block import Weights, join_heads
+from attncli.mechanism.intervention import NOTHING, Intervention, Interventions, changed, uncut
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
@@ -99,6 +102,11 @@ class ForeignModel(Model):
 
     theirs: Any = field(default=None)
 
+    @property
+    def own_layers(self) -> bool:
+        """No: transformers' model runs whole."""
+        return False
+
     def computing(self, count: int) -> Backend:
         """The type that transformers' model was loaded in, whatever the text."""
         return self.backend
@@ -113,6 +121,7 @@ class ForeignModel(Model):
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,
         past: dict[int, tuple[Array, Array]] | None = None,
+        interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
         """As `Model.trace`, without `past`; the whole model runs, whatever layers are asked for."""
         if past is not None:
@@ -124,7 +133,9 @@ class ForeignModel(Model):
         self.store.expect(range(len(self.spec.blocks)))
 
         def answer(layer: int, call: Call) -> Array:
-            trace = self._layer(layer, call, keep if layer in wanted else (), rows, see if layer in wanted else None)
+            watched = see if layer in wanted else None
+            done = interventions.get((layer, "self"), ())
+            trace = self._layer(layer, call, keep if layer in wanted else (), rows, watched, done)
             if layer in wanted:
                 found[layer] = trace
             return trace.stages["mixed"]
@@ -140,14 +151,17 @@ class ForeignModel(Model):
         keep: Collection[str],
         rows: int | None,
         see: Callable[[int, str, RowBlock], None] | None,
+        interventions: Sequence[Intervention],
     ) -> LayerTrace:
         backend, spec = self.backend, self.spec.blocks[layer].attention
+        positions = np.arange(call.q.shape[-2])
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k),
             bias=call.bias,
             sinks=call.sinks,
+            given=uncut(backend, interventions, spec.heads, positions, call.k.shape[-2]),
         )
         stages = {"q": call.q, "k": call.k, "v": call.v}
         if rows is None:
@@ -164,6 +178,7 @@ class ForeignModel(Model):
                 backend.concat([one for one, _ in blocks], -2),
                 backend.concat([one for _, one in blocks], -1),
             )
+        mixed = changed(backend, interventions, mixed)
         stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
         return LayerTrace(
             layer, stages, empty, call.q, call.q

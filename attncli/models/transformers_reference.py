@@ -45,12 +45,22 @@ def reference(
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
     transformers, InputError where transformers cannot load the folder.
     """
+    with running(folder, both=target is not None, dtype=dtype) as model:
+        return sides(model, ids, target)
+
+
+@contextmanager
+def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any]:
+    """transformers' own model of the checkpoint, ready to run; within, float64 is float64 throughout.
+
+    both: whether an encoder-decoder runs with its decoder. Raises as `reference`.
+    """
     transformers, torch = library.transformers(), import_module("torch")
     wide = dtype == "float64"
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         # of an encoder-decoder's family, what a file with the encoder alone needs; for others the same class
-        encoder = target is None and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        encoder = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING if encoder else transformers.MODEL_MAPPING
         model = kinds[type(config)].from_pretrained(
             None,
@@ -67,11 +77,17 @@ def reference(
             f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
         ) from error
     _alibi_once(torch, model.eval())
+    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
+        yield model
+
+
+def sides(model: Any, ids: Sequence[int], target: Sequence[int] | None = None) -> tuple[Side, ...]:
+    """What the model makes of these tokens."""
+    torch = import_module("torch")
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
-    with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
-        out = model(**given, output_attentions=True, output_hidden_states=True, use_cache=False)
+    out = model(**given, output_attentions=True, output_hidden_states=True, use_cache=False)
     if target is not None:
         first = Side(_arrays(out.encoder_hidden_states), _arrays(out.encoder_attentions))
         return first, Side(

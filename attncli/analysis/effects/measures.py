@@ -1,0 +1,204 @@
+"""What is measured of a changed run against the text's own: vectors, log-probabilities, divergences.
+
+A measure that is not defined, such as the angle to a vector of length 0, is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import UnsupportedError
+from attncli.models.model import Model
+from attncli.models.run import finish, logits
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Readings = dict[str, Floats]
+"""By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
+
+MEASURES = ("vector", "logprob", "kl")
+"""What `--measure` takes."""
+LOGITS_AT_ONCE = 2**22
+"""Logits that are in memory at once: 32 MiB of float64."""
+
+
+class Reader(Protocol):
+    """Reads numbers off the ends of branches. target: the token that they are about; None for none."""
+
+    target: int | None
+
+    @property
+    def unchanged(self) -> Readings:
+        """The numbers of a run that is the own one, [1]."""
+
+    def read(self, after: Array) -> Readings:
+        """The numbers of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+
+
+class Reading(Protocol):
+    """What is read off, and where."""
+
+    def rows(self, count: int) -> slice:
+        """The tokens of a text of `count` whose last vectors are needed."""
+
+    def reader(self, model: Model, backend: Backend, own: Array, first: int) -> Reader:
+        """Ready to read. own: what leaves the last layer of the text's own run, [token, width], from token `first`."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured, and where.
+
+    at: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is
+    predicted. target: its id, None for the own run's first choice. every: whether the log-probability is the mean over
+    all positions of that of the token which does follow; following: those tokens' ids, then.
+    """
+
+    measures: tuple[str, ...]
+    at: tuple[int, ...]
+    position: int
+    target: int | None = None
+    every: bool = False
+    following: tuple[int, ...] = ()
+
+    def rows(self, count: int) -> slice:
+        """The tokens of a text of `count` whose last vectors are needed."""
+        places = set(self.at) if "vector" in self.measures else set()
+        if self.every and "logprob" in self.measures:
+            places |= set(range(count))
+        elif {"logprob", "kl"} & set(self.measures):
+            places.add(self.position)
+        if "kl" in self.measures:
+            places.add(self.position)
+        return slice(min(places), max(places) + 1)
+
+    def reader(self, model: Model, backend: Backend, own: Array, first: int) -> Reader:
+        """A meter of these measures."""
+        return Meter(model, backend, self, own, first)
+
+
+class Meter:
+    """Measures branches against the own run. first: the number of the token that comes first in what it is given."""
+
+    def __init__(self, model: Model, backend: Backend, asked: Asked, own: Array, first: int) -> None:
+        self._model, self._backend, self._asked, self._first = model, backend, asked, first
+        self._weights = model.store.outer(backend)
+        vectors = self._finished(own[None])
+        self.vector = self._pooled(vectors)[0]
+        self.target = asked.target
+        self._own: Floats | None = None
+        self._loss: float | None = None
+        if asked.every and "logprob" in asked.measures:
+            self._loss = float(self._every(own[None])[0])
+        if "kl" in asked.measures or ("logprob" in asked.measures and not asked.every):
+            self._own = self.log_probabilities(own[None][:, asked.position - first])[0]
+            self.target = int(self._own.argmax()) if asked.target is None else asked.target
+
+    def read(self, after: Array) -> Readings:
+        """The measures of branches, each [branch]. after: what leaves the last layer, [branch, token, width]."""
+        asked, found = self._asked, Readings()
+        if "vector" in asked.measures:
+            found |= turned(self.vector, self._pooled(self._finished(after)))
+        if self._own is not None:
+            parts = list(self._portions(after[:, asked.position - self._first]))
+            if "logprob" in asked.measures and not asked.every:
+                gain = [log[:, self.target] - self._own[self.target] for log in parts]
+                found["logprob"] = np.concatenate(gain)
+            if "kl" in asked.measures:
+                found["kl"] = np.concatenate([divergence(self._own, log) for log in parts])
+        if self._loss is not None:
+            found["logprob"] = self._every(after) - self._loss
+        return found
+
+    @property
+    def unchanged(self) -> Readings:
+        """The measures of a run that is the own one, [1]."""
+        zero = np.zeros(1)
+        found: Readings = {}
+        if "vector" in self._asked.measures:
+            found |= dict.fromkeys(("cosine", "norm"), zero if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan))
+        return found | {name: zero for name in ("logprob", "kl") if name in self._asked.measures}
+
+    def log_probabilities(self, hidden: Array) -> Floats:
+        """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""
+        return log_softmax(next_logits(self._model, self._backend, hidden))
+
+    def _portions(self, hidden: Array) -> Iterator[Floats]:
+        for part in portions(hidden, self._model.spec.vocabulary):
+            yield self.log_probabilities(part)
+
+    def _every(self, after: Array) -> Floats:
+        """The mean log-probability of the tokens that do follow, of each branch."""
+        following = np.asarray(self._asked.following)
+        count, width = len(following), after.shape[-1]
+        flat = after[:, :count].reshape((-1, width))
+        picks, done = np.empty(len(flat)), 0
+        wanted = np.tile(following, after.shape[0])
+        for log in self._portions(flat):
+            rows = np.arange(len(log))
+            picks[done : done + len(log)] = log[rows, wanted[done : done + len(log)]]
+            done += len(log)
+        return picks.reshape(after.shape[0], count).mean(1)
+
+    def _finished(self, after: Array) -> Array:
+        return finish(self._model.spec, self._weights, self._backend, after)
+
+    def _pooled(self, finished: Array) -> Floats:
+        rows = [place - self._first for place in self._asked.at if place >= self._first]
+        wide = np.asarray(self._backend.numpy(finished[:, min(rows) : max(rows) + 1]), np.float64)
+        mean: Floats = wide[:, [row - min(rows) for row in rows]].mean(1)
+        return mean
+
+
+def next_logits(model: Model, backend: Backend, hidden: Array) -> Floats:
+    """The logits of every next token, [branch, vocabulary]. hidden: [branch, width].
+
+    Raises UnsupportedError where there is no output head, naming the measure that needs none.
+    """
+    if model.spec.head is None:
+        raise UnsupportedError(
+            f"this {model.spec.family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            hint="--measure vector",
+        )
+    scores = logits(model.spec, model.store.outer(backend), backend, hidden)
+    return np.asarray(backend.numpy(scores), np.float64)
+
+
+def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
+    """Vectors, [branch, width], in parts whose logits fit in memory."""
+    step = max(LOGITS_AT_ONCE // max(vocabulary, 1), 1)
+    for start in range(0, hidden.shape[0], step):
+        yield hidden[start : start + step]
+
+
+def turned(x: Floats, others: Floats) -> Readings:
+    """1 − cos(x, x′) as ½‖x̂ − x̂′‖², which loses no digits near 0, and ‖x − x′‖/‖x‖. x: [width]; others: [branch,
+    width]."""
+    length, lengths = np.linalg.norm(x), np.linalg.norm(others, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
+        moved = np.linalg.norm(others - x, axis=-1) / length
+    return {
+        "cosine": np.where((length > 0) & (lengths > 0), apart**2 / 2, np.nan),
+        "norm": np.where(length > 0, moved, np.nan),
+    }
+
+
+def log_softmax(scores: Floats) -> Floats:
+    """Logarithms of the shares of exp(scores) over the last axis."""
+    lower = scores - scores.max(-1, keepdims=True)
+    found: Floats = lower - np.log(np.exp(lower).sum(-1, keepdims=True))
+    return found
+
+
+def divergence(own: Floats, others: Floats) -> Floats:
+    """KL(p ‖ p′) in nats from logarithms: own [vocabulary], others [branch, vocabulary]; at least 0."""
+    share = np.exp(own)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(share > 0, share * (own - others), 0.0)
+    return np.maximum(terms.sum(-1), 0.0)

@@ -1,0 +1,90 @@
+"""Places: the heads that an effect is measured of, and the order in which they come."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from attncli.errors import InputError
+from attncli.mechanism.intervention import Kind
+from attncli.mechanism.key_range import span
+from attncli.mechanism.mask import Mask
+from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.models.run import check
+
+READ = 2
+"""Keys that a first query may see in a text that is read from left to right: with two, it sees one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One head: of which layer's attention, over the text itself or over another one."""
+
+    layer: int
+    kind: Kind
+    head: int
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which heads. layers, heads: their numbers; pairs: (layer, head) besides, where some are named together."""
+
+    layers: Collection[int]
+    heads: Collection[int]
+    pairs: Collection[tuple[int, int]] = ()
+
+    def has(self, layer: int, head: int) -> bool:
+        """Whether it is one of them."""
+        return (layer, head) in self.pairs if self.pairs else layer in self.layers and head in self.heads
+
+
+def everything(spec: Spec) -> Chosen:
+    """All heads of all layers."""
+    return Chosen(range(len(spec.blocks)), range(most_heads(spec)))
+
+
+def most_heads(spec: Spec) -> int:
+    """How many heads the attention with the most of them has."""
+    return max(attention.heads for block in spec.blocks for _, attention in attentions(block))
+
+
+def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
+    """A layer's attentions in the order in which they run."""
+    return [("self", block.attention), *([("cross", block.cross)] if block.cross is not None else [])]  # type: ignore[list-item]
+
+
+def places(spec: Spec, chosen: Chosen) -> list[Place]:
+    """The heads chosen, by layer, self before cross, by number. Raises InputError where there are none."""
+    check("layer", sorted(set(chosen.layers)), len(spec.blocks))
+    found = [
+        Place(layer, kind, head)
+        for layer, block in enumerate(spec.blocks)
+        for kind, attention in attentions(block)
+        for head in range(attention.heads)
+        if chosen.has(layer, head)
+    ]
+    if not found:
+        raise InputError(
+            "no head is chosen", expected=f"heads 0 to {most_heads(spec) - 1} of layers 0 to {len(spec.blocks) - 1}"
+        )
+    return found
+
+
+def reads_on(spec: Spec) -> bool:
+    """Whether every token sees only what comes before it, itself included: then the model is a decoder."""
+    return all(span(block.attention.mask, 0, 0, READ) == (0, 1) for block in spec.blocks)
+
+
+def may_start_late(spec: Spec) -> bool:
+    """Whether tokens before a changed one stay as they were, and masks count by position alone."""
+    return reads_on(spec) and not any(_by_number(block.attention.mask) for block in spec.blocks)
+
+
+def may_ask_some(spec: Spec) -> bool:
+    """Whether the last layer's attention may run for some queries alone."""
+    last = spec.blocks[-1].attention
+    return last.hashing is None and not _by_number(last.mask)
+
+
+def _by_number(mask: Mask) -> bool:
+    return any(part.depends_on() != "positions" for part in mask.parts_of())

@@ -1,0 +1,222 @@
+"""A sweep: one branch for each change of one head, through the layers above it, measured at the end.
+
+The text's own run goes along once and stays as the trunk. Branches run in portions that fit the memory given; where
+not even their vectors fit together, several sweeps begin at the layers where theirs leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.effects.measures import Floats, Reader, Reading, Readings
+from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
+from attncli.analysis.effects.room import Room
+from attncli.arrays.backend import Array, Backend
+from attncli.inputs.token import Token
+from attncli.mechanism.block import Context, Weights
+from attncli.mechanism.intervention import Interventions, Kind
+from attncli.mechanism.trace import LayerTrace
+from attncli.models.branches import Leaving, Trunk, grow
+from attncli.models.model import Model
+
+Numbers = np.ndarray[Any, Any]
+Change = Callable[[LayerTrace, Weights, Kind], Numbers]
+"""What each head of an attention would mix after the change, [head, token, v_dim], given its layer's own trace."""
+Joint = Callable[[LayerTrace], Interventions]
+"""Every change of a layer at once."""
+Variants = Callable[[Place, Numbers, Numbers], Numbers]
+"""Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text on its model, ready to be run. backend: what it is computed in."""
+
+    model: Model
+    tokens: Sequence[Token]
+    backend: Backend
+
+    @property
+    def count(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens)
+
+    def context(self, keep: frozenset[str] = frozenset()) -> Context:
+        """What every layer must know."""
+        memory = self.model.memory
+        return Context(
+            np.asarray([token.index for token in self.tokens]),
+            self.tokens[-1].index + 1,
+            memory=None if memory is None else self.backend.cast(memory, self.backend.dtype),
+            keep=keep,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is changed. places: one head at a time, each by `change`; as: the variants run of each, and how many.
+
+    start: the first token that changes. joint: every change at once, None for no such run.
+    """
+
+    places: Sequence[Place]
+    change: Change
+    variants: Variants = field(default=lambda place, own, other: other[None])
+    many: int = 1
+    start: int = 0
+    joint: Joint | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """What a sweep found. readings: by measure, [place, variant]; together: of the run with every change, [1]; None
+    without; reader: what the own run was like."""
+
+    readings: Readings
+    together: Readings | None
+    reader: Reader
+
+
+def sweep(
+    text: Text,
+    plan: Plan,
+    asked: Reading,
+    room: Room,
+    *,
+    see: Callable[[LayerTrace], None] = lambda trace: None,
+    told: Callable[[float], None] = lambda share: None,
+) -> Swept:
+    """Change one head at a time and measure. see: is handed each layer's own trace, with its weights. told: the share
+    done."""
+    spec, rows = text.model.spec, asked.rows(text.count)
+    some = may_ask_some(spec)
+    late = min(plan.start, rows.start) if may_start_late(spec) else 0
+    entering: dict[int, Array] = {0: text.model.store.embed(text.backend, text.tokens)}
+    readings = _Collected(len(plan.places), plan.many)
+    together: Readings | None = None
+    reader: Reader | None = None
+    groups = list(room.groups(plan.places, plan.many)) or [[]]
+    for number, group in enumerate(groups):
+        leaver = _Leaver(text, group, plan, room.at_once, see if number == 0 else None)
+        progress = _Progress(told, number, len(groups), group, len(spec.blocks))
+        first = group[0].layer if number else 0
+        trunk = Trunk(
+            spec, text.model.store, text.backend, text.context(frozenset(("weights",) if number == 0 else ())),
+            first, late, rows if some else None, room.at_once, plan.joint if number == 0 else None,
+        )  # fmt: skip
+
+        def kept(layer: int, hidden: Array, progress: _Progress = progress) -> None:
+            entering[layer] = hidden
+            progress.reached(layer)
+
+        grown = grow(trunk, entering[first], leaver.leave, kept)
+        if reader is None:
+            own = grown.own if some else grown.own[rows]
+            reader = asked.reader(text.model, text.backend, own, rows.start)
+            if grown.joint is not None:
+                together = reader.read(grown.joint[None] if some else grown.joint[None][:, rows])
+        here = slice(rows.start - late, rows.stop - late)
+        readings.add(leaver.ran, [reader.read(part if some else part[:, here]) for part in grown.branches])
+    assert reader is not None
+    told(1.0)
+    return Swept(readings.found(reader.unchanged), together, reader)
+
+
+class _Leaver:
+    """Makes the branches of a group of places as their layers are reached.
+
+    ran: of each variant, whether it was run; one that leaves what a head mixes bit for bit as it was is not, nor one of
+    a head that W_O writes nowhere.
+    """
+
+    def __init__(
+        self, text: Text, group: Sequence[Place], plan: Plan, at_once: int, see: Callable[[LayerTrace], None] | None
+    ) -> None:
+        self._backend, self._plan, self._at_once, self._see = text.backend, plan, at_once, see
+        self._group = {key: list(found) for key, found in groupby(group, key=lambda place: (place.layer, place.kind))}
+        self.ran: list[bool] = []
+
+    def leave(self, trace: LayerTrace, weights: Weights) -> Iterator[Leaving]:
+        if self._see is not None:
+            self._see(trace)
+        kinds: tuple[Kind, ...] = ("self", "cross")
+        for kind in kinds:
+            places = self._group.get((trace.layer, kind), [])
+            if not places:
+                continue
+            of = trace if kind == "self" else trace.cross
+            assert of is not None
+            own = self._backend.numpy(of.stages["mixed"])
+            idle = _idle(weights(f"{'attn' if kind == 'self' else 'cross'}.o.weight"), *own.shape[::2])
+            other = self._plan.change(trace, weights, kind)
+            waiting: list[Numbers] = []
+            for place in places:
+                for values in self._plan.variants(place, own[place.head], other[place.head]):
+                    same = np.array_equal(values, own[place.head], equal_nan=True)
+                    differs = not (same or idle[place.head])
+                    self.ran.append(differs)
+                    if differs:
+                        whole = own.copy()
+                        whole[place.head] = values
+                        waiting.append(whole)
+                    if len(waiting) == self._at_once:
+                        yield Leaving(kind, self._backend.array(np.stack(waiting)))
+                        waiting = []
+            if waiting:
+                yield Leaving(kind, self._backend.array(np.stack(waiting)))
+
+
+def _idle(projection: Array | None, heads: int, width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each head's columns of W_O, [out, head·v_dim], are all 0."""
+    if projection is None:
+        return np.zeros(heads, bool)
+    gone: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
+        [not bool((projection[:, head * width : (head + 1) * width] != 0).any()) for head in range(heads)]
+    )
+    return gone
+
+
+class _Collected:
+    """Readings of branches as they come, put where their places are."""
+
+    def __init__(self, places: int, variants: int) -> None:
+        self._shape = (places, variants)
+        self._ran: list[bool] = []
+        self._parts: list[Readings] = []
+
+    def add(self, ran: Sequence[bool], parts: Sequence[Readings]) -> None:
+        self._ran += ran
+        self._parts += parts
+
+    def found(self, unchanged: Readings) -> Readings:
+        """By measure [place, variant]. unchanged: the measures of what was not run, [1]."""
+        ran = np.asarray(self._ran, bool)
+        whole: Readings = {}
+        for name, value in unchanged.items():
+            column: Floats = np.full(ran.shape, value[0])
+            if self._parts:
+                column[ran] = np.concatenate([part[name] for part in self._parts])
+            whole[name] = column.reshape(self._shape)
+        return whole
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """The share done of sweeps that begin at different layers."""
+
+    told: Callable[[float], None]
+    number: int
+    groups: int
+    group: Sequence[Place]
+    layers: int
+
+    def reached(self, layer: int) -> None:
+        """Layer `layer` begins: what is done grows with the square of how many branches go along."""
+        first = self.group[0].layer if self.group else 0
+        share = ((layer - first) / max(self.layers - first, 1)) ** 2
+        self.told((self.number + share) / self.groups)

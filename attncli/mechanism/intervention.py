@@ -1,0 +1,97 @@
+"""Interventions: what is changed in one attention while a text runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, assert_never
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+
+Kind: TypeAlias = Literal["self", "cross"]
+"""Which attention of a layer: over the text itself, or over another one."""
+
+
+@dataclass(frozen=True)
+class Zero:
+    """What these heads mix becomes 0. Source: Michel et al., Are sixteen heads really better than one?, 2019."""
+
+    heads: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Replace:
+    """What these heads mix becomes `values`, [..., one of the heads, token, v_dim].
+
+    Leading axes are variants: the run has them from here on. Also called activation patching.
+    """
+
+    heads: tuple[int, ...]
+    values: Array
+
+
+@dataclass(frozen=True)
+class KnockOut:
+    """The scores of these queries for these keys become −∞ in these heads, before the softmax; rows renormalise.
+
+    queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an empty row. Learned sinks
+    stay. Source: Geva et al., Dissecting recall of factual associations, 2023.
+    """
+
+    heads: tuple[int, ...]
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+
+
+Intervention: TypeAlias = Zero | Replace | KnockOut
+Interventions: TypeAlias = Mapping[tuple[int, Kind], Sequence[Intervention]]
+"""What is changed in which layer's attention; in the order in which it is done."""
+NOTHING: Interventions = {}
+
+
+def uncut(
+    backend: Backend, interventions: Sequence[Intervention], heads: int, positions: np.ndarray[Any, Any], keys: int
+) -> Array | None:
+    """Which links are left, booleans [head, query, key]; None where none is cut.
+
+    positions: absolute position of each query, [query]. keys: how many keys there are.
+    """
+    cuts = [one for one in interventions if isinstance(one, KnockOut)]
+    if not cuts:
+        return None
+    left = np.ones((heads, len(positions), keys), bool)
+    for cut in cuts:
+        rows = np.flatnonzero(np.isin(positions, cut.queries))
+        left[np.ix_(np.asarray(cut.heads), rows, np.asarray(cut.keys))] = False
+    return backend.array(left)
+
+
+def changed(backend: Backend, interventions: Sequence[Intervention], mixed: Array) -> Array:
+    """What the heads pass on, [..., head, token, v_dim], after what is put in its place."""
+    for one in interventions:
+        match one:
+            case Zero(heads):
+                gone = np.zeros((mixed.shape[-3], 1, 1), bool)
+                gone[list(heads)] = True
+                mixed = backend.where(backend.array(gone), 0.0, mixed)
+            case Replace(heads, values):
+                mixed = _put(backend, heads, values, mixed)
+            case KnockOut():
+                pass  # it has been at work before the softmax
+            case _:
+                assert_never(one)
+    return mixed
+
+
+def _put(backend: Backend, heads: Sequence[int], values: Array, mixed: Array) -> Array:
+    if tuple(heads) == tuple(range(mixed.shape[-3])):
+        return values
+    variants = np.broadcast_shapes(tuple(values.shape[:-3]), tuple(mixed.shape[:-3]))
+    parts = []
+    for head in range(mixed.shape[-3]):
+        source, place = (values, list(heads).index(head)) if head in heads else (mixed, head)
+        part = source[..., place : place + 1, :, :]
+        parts.append(backend.broadcast(part, (*variants, *part.shape[-3:])))
+    return backend.concat(parts, -3)

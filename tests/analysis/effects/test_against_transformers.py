@@ -1,0 +1,182 @@
+"""Every head of every family against transformers with hooks, in float64: taken away in each way, and links cut.
+
+The oracle (`hooked_transformers`) shares nothing with the code under test but the loading of the reference model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hooked_transformers import Cutting, last_vectors, mixing, projections
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.effects.ablation import Removal, Removed, ready, remove
+from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, Link, mixed_of
+from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.places import everything
+from attncli.models.model import Model
+from attncli.models.transformers_reference import running
+
+IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13)
+OTHER = (19, 4, 60, 8, 8, 23, 6, 12, 33, 41)
+SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
+LINK = Link((6,), (2,))
+AT = (6,)
+LIMIT = 1e-10
+TWO_SIDED = ("t5", "mt5", "bart", "marian")
+WAYS = ("zero", "mean", "resample", "cut")
+EVERY = bool(os.environ.get("ATTN_EVERY_HEAD"))
+"""Whether means and other texts' values are put into every head, not into one of each layer: a minute more."""
+
+
+def two_sided(name: str) -> bool:
+    return CASES[name].model_type in TWO_SIDED
+
+
+SIDES = [(name, side) for name in CASES for side in (("encoder", "decoder") if two_sided(name) else ("",))]
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    return cache(lambda name: make(CASES[name], tmp_path_factory.mktemp("checkpoint")))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """By way, layer, kind and head: the last vectors [token, width]; head −1 for the own run, −2 for all at once."""
+
+    vectors: dict[tuple[str, int, str, int], np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]:
+    @cache
+    def found(name: str, side: str) -> Expected:
+        spec = attncli.load(folder_of(name)).spec
+        spec = spec.decoder if side == "decoder" else spec
+        given = {"ids": SOURCE, "target": IDS} if side == "decoder" else {"ids": IDS}
+        others = {**given, "target" if side == "decoder" else "ids": OTHER}
+        vectors = {}
+        with running(folder_of(name), both=side == "decoder") as model:
+            outs = projections(model, side=side)
+            before = len(projections(model, side="encoder")) if side == "decoder" else 0
+
+            def heads_of(layer: int, kind: str) -> int:
+                block = spec.blocks[layer]
+                return (block.attention if kind == "self" else block.cross).heads
+
+            def mixed(told: dict) -> dict:
+                seen: dict = {}
+                handles = [
+                    module.register_forward_pre_hook(
+                        lambda module, args, key=key: seen.update({key: args[0][0].double().numpy()})
+                    )
+                    for key, module in outs.items()
+                ]
+                vectors["own", 0, "self", -1] = last_vectors(model, **told)
+                for handle in handles:
+                    handle.remove()
+                return {
+                    (layer, kind): z.reshape(z.shape[0], heads_of(layer, kind), -1).swapaxes(0, 1)
+                    for (layer, kind), z in seen.items()
+                }
+
+            resampled = mixed(others)
+            mixed(given)
+            for number, ((layer, kind), module) in enumerate(outs.items()):
+                for head in range(heads_of(layer, kind)):
+
+                    def change(z: np.ndarray, way: str, head: int = head, key: tuple = (layer, kind)) -> np.ndarray:
+                        z[head] = {"zero": 0 * z[head], "mean": z[head].mean(0), "resample": resampled[key][head]}[way]
+                        return z
+
+                    for way in ("zero", "mean", "resample") if EVERY or head == layer % 3 else ("zero",):
+                        with mixing(module, lambda z, way=way, change=change: change(z, way), heads_of(layer, kind)):
+                            vectors[way, layer, kind, head] = last_vectors(model, **given)
+                    if kind == "self":
+                        with Cutting([(before + number, head, LINK.queries[0], LINK.keys[0])]):
+                            vectors["cut", layer, kind, head] = last_vectors(model, **given)
+            every = [
+                (before + n, None, LINK.queries[0], LINK.keys[0]) for n, (_, kind) in enumerate(outs) if kind == "self"
+            ]
+            with Cutting(every):
+                vectors["cut", 0, "self", -2] = last_vectors(model, **given)
+        return Expected(vectors)
+
+    return found
+
+
+def loaded(folder: Path, library: str, side: str) -> Model:
+    model = attncli.load(folder, backend=library, dtype="float64")
+    return model.decoder(model.tokenizer.ids_to_tokens(SOURCE)) if side == "decoder" else model
+
+
+def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> Removed:
+    tokens, others = (model.tokenizer.ids_to_tokens(ids) for ids in (IDS, OTHER))
+    by: By = {"zero": ByZero, "mean": ByMean}.get(way, ByZero)()
+    if way == "resample":
+        by = ByResample(mixed_of(ready(model, others, []))[0])
+    removal = Removal(everything(model.spec), by, LINK if way == "cut" else None, baseline="none")
+    return remove(model, tokens, removal, Asked(("vector",), at, len(IDS) - 1))
+
+
+def moved(own: np.ndarray, other: np.ndarray, at: tuple[int, ...]) -> tuple[float, float]:
+    x, y = own[list(at)].mean(0), other[list(at)].mean(0)
+    a, b = x / np.linalg.norm(x), y / np.linalg.norm(y)
+    return float(((a - b) ** 2).sum() / 2), float(np.linalg.norm(x - y) / np.linalg.norm(x))
+
+
+def worst(found: Removed, known: Expected, way: str, at: tuple[int, ...] = AT) -> float:
+    own = known.vectors["own", 0, "self", -1]
+    apart = []
+    for effect in found.effects:
+        place = effect.place
+        there = known.vectors.get((way, place.layer, place.kind, place.head))
+        if there is None:
+            continue
+        apart += np.abs(
+            np.subtract((effect.readings["cosine"], effect.readings["norm"]), moved(own, there, at))
+        ).tolist()
+    assert apart
+    return max(apart)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize(("name", "side"), SIDES)
+def test_heads_and_links(name: str, side: str, library: str, folder_of: Callable, expected: Callable) -> None:
+    model, known = loaded(folder_of(name), library, side), expected(name, side)
+    for way in WAYS:
+        found = removed(model, way)
+        assert worst(found, known, way) < LIMIT, way
+    together = moved(known.vectors["own", 0, "self", -1], known.vectors["cut", 0, "self", -2], AT)
+    assert np.allclose((found.together["cosine"], found.together["norm"]), together, rtol=0, atol=LIMIT)
+    # the knobs bite: some head matters
+    assert max(effect.readings["cosine"] for effect in removed(model, "zero").effects) > 1e-3
+
+
+def test_negative_controls(folder_of: Callable, expected: Callable) -> None:
+    """The comparison fails for a neighbouring head, another way, another link, another token."""
+    model, known = loaded(folder_of("llama"), "numpy", ""), expected("llama", "")
+    found = removed(model, "zero")
+    assert worst(found, known, "zero") < LIMIT
+    turned = {
+        (way, layer, kind, (head + 1) % 6): v for (way, layer, kind, head), v in known.vectors.items() if head >= 0
+    }
+    for others in (
+        Expected(known.vectors | turned),
+        Expected(
+            {**known.vectors, **{key: known.vectors["cut", *key[1:]] for key in known.vectors if key[0] == "zero"}}
+        ),
+    ):
+        assert worst(found, others, "zero") > 1e-6
+    assert worst(found, known, "zero", (5,)) > 1e-6
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    removal = Removal(everything(model.spec), link=Link((6,), (3,)), baseline="none")
+    assert worst(remove(model, tokens, removal, Asked(("vector",), AT, 9)), known, "cut") > 1e-6
