@@ -11,7 +11,7 @@ import numpy as np
 from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import STAGES, Rowwise
-from attncli.analysis.words import Words, merged_words
+from attncli.analysis.words import Words, joined, merged_words
 from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
@@ -30,6 +30,7 @@ class Wanted:
     layers, heads: which, None for all. query: only this query's rows, None for all.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
     top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
+    span: tokens or words [first, stop) in a row that are one; `query` counts after that.
     """
 
     layers: Sequence[int] | None = None
@@ -40,6 +41,7 @@ class Wanted:
     top: int = 10
     all_links: bool = False
     words: bool = False
+    span: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ def run_document(
     rows are given. batched: what the text gave in a batch, in place of a run.
     """
     words = merged_words(tokens, text) if wanted.words else None
+    words = words if wanted.span is None else joined(tokens, text, [wanted.span], words)
     shown = tokens if words is None else words.words
     document = header(
         "attn.run/1", model, text, tokens, words, computing=None if batched is None else batched.computing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,28 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
             )
         )
     return Words(tuple(found), np.array(starts, np.int64), len(tokens))
+
+
+def joined(tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]], words: Words | None = None) -> Words:
+    """The tokens, or words merged from them, with those of every span [first, stop) made one word; spans do not
+    overlap."""
+    shown = list(tokens) if words is None else list(words.words)
+    starts = list(range(len(tokens))) if words is None else words.starts.tolist()
+    ends = dict(spans)
+    inside = {at for first, stop in spans for at in range(first + 1, stop)}
+    found: list[Token] = []
+    for at, token in enumerate(shown):
+        if at in inside:
+            continue
+        if at not in ends:
+            found.append(replace(token, index=len(found)))
+            continue
+        parts = shown[at : ends[at]]
+        placed = token.start is not None and parts[-1].end is not None and not token.part
+        spelled = text[token.start : parts[-1].end] if placed else "".join(part.text for part in parts)
+        found.append(replace(token, index=len(found), text=spelled, id=None, end=parts[-1].end))
+    held = np.array([start for at, start in enumerate(starts) if at not in inside], np.int64)
+    return Words(tuple(found), held, len(tokens))
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:

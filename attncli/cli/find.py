@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -106,13 +107,24 @@ def _document(
 ) -> Mapping[str, Any]:
     from attncli.analysis.find import Sought, find_document
     from attncli.analysis.run import Wanted
-    from attncli.analysis.words import merged_words
+    from attncli.analysis.words import joined, merged_words
     from attncli.models.row_blocks import rows_for
 
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None
     named = tokens if merged is None else merged.words
-    places = {reference: request.query_index(environment, named, reference) for reference in dict.fromkeys(ends)}
+    spans = {reference: request.query_span(environment, named, reference) for reference in dict.fromkeys(ends)}
+    several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
+    if several:
+        taken = sorted(spans.values())
+        if any(a != b and a[1] > b[0] for a, b in pairwise(taken)):
+            raise UsageError(f"{ends[0]!r} and {ends[1]!r} share tokens", expected="two that do not, or the same twice")
+        merged = joined(tokens, text.text, several, merged)
+    # joining tokens before them moves the places of those after
+    places = {
+        reference: first - sum(stop - start - 1 for start, stop in several if start < first)
+        for reference, (first, _) in spans.items()
+    }
     layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     wanted = Wanted(layers, heads, matrices=False)

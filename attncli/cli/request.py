@@ -46,9 +46,19 @@ def texts(environment: Environment, asked: TextOptions) -> Iterator[Text]:
         stdin_is_terminal=environment.stdin_is_terminal,
         sample=SAMPLE,
     ):
+        if "word" in {loaded.tokenizer.name for loaded in environment.models}:
+            _offer_whitespace(environment, text)
         if text.origin == "sample":
             environment.note(f"no text given; using the sample: {text.text}")
         yield text
+
+
+def _offer_whitespace(environment: Environment, text: Text) -> None:
+    """Says how to keep words that someone has set apart in a script that is written without spaces."""
+    from attncli.inputs.word_breaks import set_apart
+
+    if not text.text.isascii() and set_apart(text.text):
+        environment.note("each character is a token; --tokenizer whitespace keeps the words that blanks set apart")
 
 
 def one_text(environment: Environment, asked: TextOptions) -> Text:
@@ -282,6 +292,24 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
             f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 for the next)"
         )
     return found.index
+
+
+def query_span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, int]:
+    """The tokens [first, stop) in a row that a reference names; says what becomes of several, and of a choice."""
+    from attncli.inputs.token_name import find_span
+
+    found = find_span(tokens, reference)
+    count = found.stop - found.first
+    if count == 1:
+        first = query_index(environment, tokens, reference)
+        return first, first + 1
+    if found.occurrences > 1:
+        environment.note(
+            f"{reference!r} occurs {found.occurrences} times; using the first, tokens {found.first} to {found.stop - 1} "
+            f"({reference}:2 for the next)"
+        )
+    environment.note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
+    return found.first, found.stop
 
 
 def whole_numbers(text: str, option: str) -> list[int]:

@@ -228,7 +228,9 @@ def _plan(
         from attncli.analysis.words import merged_words
 
         named = list(merged_words(tokens, text.text).words)
-    at = None if asked.query is None else request.query_index(environment, named, asked.query)
+    span = None if asked.query is None else request.query_span(environment, named, asked.query)
+    at = None if span is None else span[0]
+    several = span if span is not None and span[1] - span[0] > 1 else None
     machine = output.json or output.ndjson or output.plain
     tables = output.show is None or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
     short = len(tokens) <= LONG or output.full
@@ -237,11 +239,12 @@ def _plan(
             tables and (short or at is not None) and (len(model.spec.blocks) == 1 or bool(which.layer or which.head))
         )
     matrices = tables or output.svg is not None
-    wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words)
+    wanted = Wanted(layers, heads, at, matrices, asked.stages, output.top, asked.all_links, asked.words, several)
     whole = (
         short
         or asked.stages
         or asked.words
+        or several is not None
         or asked.save is not None
         or output.svg is not None
         or (matrices and at is None)

@@ -1,4 +1,4 @@
-"""Naming a token of a text: `it`, `the:2`, `#7`."""
+"""Naming a token of a text: `it`, `the:2`, `#7`; or several in a row: `#3-5`, `didn't`, `面包`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,58 @@ class Found:
 
     index: int
     occurrences: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tokens in a row that were asked for: the first, the one after the last, and how many times they occur."""
+
+    first: int
+    stop: int
+    occurrences: int = 1
+
+
+def find_span(tokens: Sequence[Token], reference: str) -> Span:
+    """The tokens in a row that a reference names: one as `find_token` takes it, or several.
+
+    `#3-5` are the tokens 3 to 5; a word or phrase that the tokenizer splits, those that spell it, the first time they
+    do or as `:2` says. Raises InputError for no such tokens.
+    """
+    try:
+        found = find_token(tokens, reference)
+        return Span(found.index, found.index + 1, found.occurrences)
+    except InputError:
+        if by_range := re.fullmatch(r"#([0-9]{1,18})-([0-9]{1,18})", reference):
+            first, last = (_index(tokens, int(number)) for number in by_range.groups())
+            if first > last:
+                raise InputError(f"{reference!r} runs backwards", expected=f"#{last}-{first}") from None
+            return Span(first, last + 1)
+        text, _, count = reference.rpartition(":")
+        for wanted, which in ((reference, ""), (text, count)):
+            if wanted and (not which or re.fullmatch("[0-9]{1,18}", which)) and (places := _spelled(tokens, wanted)):
+                number = int(which or 1)
+                if not 1 <= number <= len(places):
+                    _occurrence([first for first, _ in places], wanted, number)
+                return Span(*places[number - 1], 1 if which else len(places))
+        raise
+
+
+def _spelled(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
+    """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank."""
+    wanted, blank = _bare("".join(text.split())), len(text.split()) > 1
+    spellings = ["".join(_bare(token.text).split()) for token in tokens]
+    found: list[tuple[int, int]] = []
+    for first in range(len(tokens)):
+        if found and first < found[-1][1]:
+            continue
+        spelled, stop = spellings[first], first + 1
+        while spelled and wanted.startswith(spelled) and spelled != wanted and stop < len(tokens):
+            if tokens[stop].special or (not blank and _apart(tokens[stop - 1], tokens[stop])):
+                break
+            spelled, stop = spelled + spellings[stop], stop + 1
+        if spelled == wanted and wanted and not tokens[first].special:
+            found.append((first, stop))
+    return found
 
 
 def find_token(tokens: Sequence[Token], reference: str) -> Found:

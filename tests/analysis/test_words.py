@@ -98,3 +98,24 @@ def test_what_makes_words_the_same() -> None:
     found = [Token(at, name, code, start, end) for at, (name, start, end, code) in enumerate(spans)]
     first, second, third = identities(found, merged_words(found, text))
     assert first == second != third
+
+
+def test_tokens_in_a_row_become_one_word_summed_to_and_averaged_from():
+    from attncli.analysis.words import joined
+    from attncli.inputs.builtin import CharTokenizer
+
+    found = CharTokenizer().encode("abcde")
+    words = joined(found, "abcde", [(1, 3)])
+    assert [word.text for word in words.words] == ["a", "bc", "d", "e"]
+    assert [word.index for word in words.words] == [0, 1, 2, 3]
+    assert words.starts.tolist() == [0, 1, 3, 4]
+    weights = np.arange(25.0).reshape(5, 5)
+    expected = [[0.0] * 4 for _ in range(4)]
+    groups = [[0], [1, 2], [3], [4]]
+    for row, queries in enumerate(groups):
+        for column, keys in enumerate(groups):
+            expected[row][column] = sum(weights[q][k] for q in queries for k in keys) / len(queries)
+    np.testing.assert_allclose(words.merge(weights), expected)
+    twice = joined(found, "abcde", [(0, 2)], words)  # over words that are merged already
+    assert [word.text for word in twice.words] == ["abc", "d", "e"]
+    assert twice.starts.tolist() == [0, 3, 4]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from attncli.errors import InputError
 from attncli.inputs.builtin import WordTokenizer
 from attncli.inputs.token import Token
-from attncli.inputs.token_name import Found, find_token
+from attncli.inputs.token_name import Found, Span, find_span, find_token
 
 
 def tokens(*texts):
@@ -125,3 +125,50 @@ def test_tokens_apart_are_no_word(word):
     with pytest.raises(InputError) as caught:
         find_token(PIECES, word)
     assert caught.value.expected == "one of: [CLS] didn ' t ##s ' ' it was; or #0 to #7"
+
+
+RUN = [Token(0, "[CLS]", 101, None, None, special=True)] + [
+    Token(at + 1, text, at, start, start + len(text.removeprefix("##")))
+    for at, (text, start) in enumerate(
+        [("did", 0), ("##n", 3), ("'", 4), ("t", 5), ("the", 7), ("street", 11), ("did", 18), ("##n", 21)]
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("street", Span(6, 7)),
+        ("#2-4", Span(2, 5)),
+        ("#3-3", Span(3, 4)),
+        ("didn't", Span(1, 5)),
+        ("DIDN'T", Span(1, 5)),
+        ("didn", Span(1, 3, 2)),
+        ("didn:2", Span(7, 9)),
+        ("the street", Span(5, 7)),
+        ("did:2", Span(7, 8)),
+    ],
+)
+def test_several_tokens_in_a_row_are_named(reference, expected):
+    assert find_span(RUN, reference) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "what"),
+    [
+        ("thestreet", "no token"),
+        ("#4-2", "backwards"),
+        ("#2-99", "no token #99"),
+        ("didn:3", "number 3"),
+        ("[CLS]did", "no token"),
+    ],
+)
+def test_what_is_not_in_a_row_is_refused(reference, what):
+    with pytest.raises(InputError, match=what):
+        find_span(RUN, reference)
+
+
+def test_chinese_words_are_several_characters():
+    found = WordTokenizer().encode("我昨天去超市，买了牛奶和面包，今天发现面包过期了")
+    assert find_span(found, "面包") == Span(12, 14, 2)
+    assert find_span(found, "面包:2") == Span(19, 21)
