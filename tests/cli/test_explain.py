@@ -76,7 +76,7 @@ def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
 @pytest.mark.parametrize("options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")])
 def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
     for question in (
-        ("今天 我 的 计划 是 买菜", "--query", "计划"), ("softmax", "2", "1", "0.1"), ("scaling", "--samples", "99"),
+        ("今天 我 的 计划 是 买菜", "--tokenizer", "whitespace", "--query", "计划"), ("softmax", "2", "1", "0.1"), ("scaling", "--samples", "99"),
         ("matrix-softmax", TEXT), ("order", TEXT), ("metric", "entropy"),
     ):  # fmt: skip
         answer = ask("explain", *question, *options, width=width)
