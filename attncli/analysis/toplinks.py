@@ -48,7 +48,10 @@ class TopLinks:
         row, key = np.nonzero(weights > self._least(head))
         found = weights[row, key]
         if found.size > self.top:
-            strongest = np.argsort(-found, kind="stable")[: self.top]
+            # only what may be among them is sorted
+            least = np.partition(found, found.size - self.top)[found.size - self.top]
+            maybe = np.flatnonzero(found >= least)
+            strongest = maybe[np.argsort(-found[maybe], kind="stable")[: self.top]]
             row, key, found = row[strongest], key[strongest], found[strongest]
         kept = self._found[head]
         kept += zip((-found).tolist(), queries[row].tolist(), (rows.low + key).tolist(), strict=True)

@@ -16,7 +16,7 @@ from attncli.mechanism.attend import RowBlock
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     """A block of rows with the stages weights, and capped and biased where they were kept."""
     chosen = records.chosen
-    stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items()}
+    stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items() if name != "entropy"}
     seen = None if block.seen is None else backend.numpy(block.seen)
     if seen is not None and seen.ndim == 3 and seen.shape[0] > 1:
         seen = seen[chosen]

@@ -16,7 +16,7 @@ from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import Block
 from attncli.models.model import Model
 
-STAGES = ("weights", "capped", "biased")
+STAGES = ("weights", "entropy", "capped", "biased")
 """What is needed of each block: the last two differ by the bias."""
 AT_ONCE = 1 << 19
 """Weights of a layer that are computed at a time."""

@@ -8,36 +8,27 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
+from attncli.render.page.shorter import joined
+
 MODULES = (
     "data", "dom", "state", "words", "kernel", "weights", "shades", "grid", "sentence", "matrix", "links", "derivation", "search",
     "difference", "rollout", "effects", "rows", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 
-IMPORT = re.compile(r'^import \{ ([^}]+) \} from "\./(\w+)\.js";$', re.MULTILINE)
-EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const) (\w+))", re.MULTILINE)
-COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
-LINE_COMMENT = re.compile(r"^\s*// .*$", re.MULTILINE)
-INDENT = re.compile(r"\n\s*")
+SPACES = re.compile(r"\s*([{}:;,>])\s*|\n\s*")
 
 
 @cache
 def script() -> str:
-    """The page's script: each module a function of its own that hands out what it exports."""
-    parts = []
-    for name in MODULES:
-        source = read(f"{name}.js")
-        names = EXPORT.findall(source)
-        body = EXPORT.sub("", IMPORT.sub(r"const { \1 } = \2_;", source))
-        body = INDENT.sub("\n", LINE_COMMENT.sub("", COMMENT.sub("", body))).strip()
-        parts.append(f"const {name}_ = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();")
-    return '(() => {\n"use strict";\n' + "\n".join(parts) + "\n})();"
+    """The page's script: all modules in one."""
+    return joined({name: read(f"{name}.js") for name in MODULES})
 
 
 @cache
 def style() -> str:
     """The page's style sheet."""
-    return INDENT.sub("\n", read("style.css")).strip()
+    return SPACES.sub(lambda found: found[1] or "", read("style.css")).replace(";}", "}").strip()
 
 
 def read(name: str) -> str:

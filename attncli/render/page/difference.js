@@ -103,4 +103,10 @@ export async function layDifference() {
     if (state.view !== "difference") return;
   }
   lay(values);
+  const most = values.indexOf(Math.max(...values.map((value) => value ?? 0)));
+  if (meta.start.view === "difference" && !begun) choose({ head: most });
+  begun = true;
 }
+
+/** Whether the head that moved most was chosen once; from then on the reader chooses. */
+let begun = Boolean(location.hash);

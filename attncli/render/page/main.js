@@ -94,12 +94,17 @@ onChange((changed) => {
   void refresh(changed);
 });
 
+/** Whether a link leaves its word: pieces of one word hold together in many heads. @param {import("./types.js").Link} link */
+function apart([query, key]) {
+  return run().k !== null || run().q.slice(Math.min(query, key) + 1, Math.max(query, key) + 1).some((word) => !word[1]);
+}
+
 /** Begin where the page was asked to: at a pair, a head, a view. */
 function begin() {
   const { start } = meta;
   const n = run().q.length;
-  const strongest = run().heads.map((one, place) => ({ place, link: one.k[0] })).filter(({ link }) => link).sort((a, b) => b.link[2] - a.link[2])[0];
-  if (strongest) Object.assign(state, { head: strongest.place, query: strongest.link[0], key: strongest.link[1] });
+  const strongest = run().heads.map((one, place) => ({ place, link: one.k.find(apart) })).filter(({ link }) => link).sort((a, b) => (b.link?.[2] ?? 0) - (a.link?.[2] ?? 0))[0];
+  if (strongest?.link) Object.assign(state, { head: strongest.place, query: strongest.link[0], key: strongest.link[1] });
   if (start.query) {
     state.query = Number(start.query);
     const best = run().heads.flatMap((one, place) => one.k.filter((link) => link[0] === state.query).map((link) => ({ place, link }))).sort((a, b) => b.link[2] - a.link[2])[0];
@@ -114,7 +119,7 @@ function begin() {
 }
 
 /** For a reader at the console: a head's weights by its place, and what is chosen. */
-Object.defineProperty(window, "attn", { value: Object.freeze({ meta, state, choose, weights: weightsOf }) });
+Object.defineProperty(window, "attn", { value: Object.freeze({ meta: meta, state: state, choose: choose, weights: weightsOf }) });
 
 themed();
 begin();

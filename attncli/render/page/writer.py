@@ -42,12 +42,12 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 <section class="all">
 <div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
 <div id="grid" role="group"></div>
+<div id="rows" role="region"></div>
 </section>
 <section class="detail">
 <div class="bar-line"><div id="tabs" role="tablist"></div><span id="sides"></span><span id="scale"></span></div>
 <p class="about"><strong id="chosen"></strong><span id="labels"></span><span id="exact"></span></p>
 <div id="view" role="tabpanel"></div>
-<div id="rows" role="region"></div>
 <p class="sr" id="said" aria-live="polite"></p>
 </section>
 </main>

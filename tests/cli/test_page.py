@@ -1,0 +1,97 @@
+"""`--html` on every command that has it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from asking import ask
+
+ROOT = Path(__file__).parents[2]
+TEXT = "the cat sat on the mat"
+COMMANDS = {
+    "run": ("run", TEXT, "--num-heads", "2"),
+    "run one query": ("run", TEXT, "--query", "cat"),
+    "heads": ("heads", TEXT),
+    "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
+    "compare": ("compare", TEXT, "the dog sat on the mat"),
+    "cross": ("cross", TEXT, "a dog"),
+    "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
+}
+
+
+def meta(file: Path) -> dict:
+    found = re.search(r'id="meta">(.*?)</script>', file.read_text("utf-8"))
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_page_beside_the_answer(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "page.html"
+    alone = ask(*COMMANDS[name])
+    both = ask(*COMMANDS[name], "--html", str(file))
+    assert both.code == 0, both.err
+    assert both.out == alone.out
+    found = meta(file)
+    assert len(found["runs"]) == (2 if name == "compare" else 1)
+    assert found["start"].get("view") == {"find": "search", "compare": "difference"}.get(name)
+
+
+@pytest.mark.parametrize("name", ["run", "heads", "find", "cross", "tensors", "run one query"])
+def test_view_makes_the_page_of_what_was_saved(tmp_path: Path, name: str) -> None:
+    saved, file = tmp_path / "saved.json", tmp_path / "page.html"
+    assert ask(*COMMANDS[name], "--json", "-o", str(saved)).code == 0
+    answer = ask("view", str(saved), "--html", str(file))
+    assert answer.code == 0, answer.err
+    assert [head["r"] for head in meta(file)["runs"][0]["heads"]] == (
+        [{"find": "none"}.get(name, "exact")] * len(meta(file)["runs"][0]["heads"])
+    )
+
+
+def test_view_of_tensors_has_their_queries_and_keys(tmp_path: Path) -> None:
+    saved, file = tmp_path / "saved.safetensors", tmp_path / "page.html"
+    assert ask("run", TEXT, "--num-heads", "2", "--save", str(saved)).code == 0
+    assert ask("view", str(saved), "--html", str(file)).code == 0
+    assert all("p" in head for head in meta(file)["runs"][0]["heads"])
+
+
+def test_a_document_without_heads_has_no_page(tmp_path: Path) -> None:
+    saved = tmp_path / "mask.json"
+    assert ask("mask", "causal", "--json", "-o", str(saved)).code == 0
+    answer = ask("view", str(saved), "--html", str(tmp_path / "page.html"))
+    assert answer.code == 3
+    assert "holds no heads" in answer.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--html", "page.txt"), "a file ending in .html"),
+        (("--html", "page.html", "--lines"), "--html is one page of one text"),
+        (("--html", "same.html", "-o", "same.html"), "name the same file"),
+        (("--html-budget", "2MB"), "none is asked for"),
+        (("--html", "page.html", "--html-budget", "much"), "--html-budget is 'much'"),
+    ],
+    ids=str,
+)
+def test_misuse(arguments: tuple[str, ...], said: str) -> None:
+    answer = ask("run", TEXT, *arguments)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_open_asks_for_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, asked = tmp_path / "saved.json", []
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("webbrowser.open", lambda address: asked.append(address) or False)
+    assert ask("run", TEXT, "--json", "-o", str(saved)).code == 0
+    answer = ask("view", str(saved), "--open")
+    assert answer.code == 0
+    assert len(asked) == 1
+    assert asked[0].startswith("file:///")
+    assert "no browser could be opened; the page is" in answer.err

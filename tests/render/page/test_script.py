@@ -1,0 +1,185 @@
+"""The page's script: typed, small, joined without a change of meaning; the page: closed, and read by Firefox too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from shutil import which
+from threading import Thread
+from typing import Any
+
+import pytest
+from pictures import png
+
+import attncli.render.page
+from attncli.analysis.records.run import run_record
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.inputs.tokenize import tokenizer
+from attncli.models.one_layer import Settings, seeded_model
+from attncli.render.page.assets import MODULES, script, style
+from attncli.render.page.contents import Page
+from attncli.render.page.shorter import joined
+from attncli.render.page.writer import page_bytes
+from attncli.render.phrases.page import BOTH
+
+FOLDER = Path(attncli.render.page.__file__).parent
+
+
+def page() -> str:
+    model = seeded_model(Settings(d_model=16, heads=2), 0, "seeded", tokenizer("word"), NumpyBackend("float32"))
+    record = run_record(model, "humpty dumpty sat on", model.encode("humpty dumpty sat on"))
+    return b"".join(page_bytes(Page("humpty </title><script>", [record]))).decode()
+
+
+def test_the_types_hold() -> None:
+    checker = which("tsc")
+    if checker is None:
+        pytest.skip("no tsc here (the npm package typescript)")
+    told = ["--allowJs", "--checkJs", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022"]
+    told += ["--lib", "es2022,dom,dom.iterable", "--moduleResolution", "bundler"]
+    files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types")]
+    done = subprocess.run([checker, *told, *files], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_module_is_in_the_script() -> None:
+    assert {path.stem for path in FOLDER.glob("*.js")} == {*MODULES, "types"}
+
+
+def test_script_and_style_are_small() -> None:
+    assert len(script().encode()) + len(style().encode()) <= LIMIT
+
+
+LIMIT = 48_000
+
+
+SOURCE = r"""
+const found = { found: 1, other: { name: "a b" } }; // said
+let { found: first, other: { name }, none = 7 } = found;
+const inside = (text, { deep = 2, ...rest } = {}, ...more) => [text, deep, Object.keys(rest).length, more.length];
+export function told(value) {
+  const line = `a ${[1, 2].map((one) => `${one} }${value}`)} // b`;
+  return { line, first, name, none, both: [...inside("x", { deep: 3, extra: 1 }, 4)] };
+}
+const pattern = /[/"]\//.test("x/") ? + +1 / 2 : - -3;
+for (const [key, value] of Object.entries({ pattern, done: (() => ({ pattern }))().pattern }))
+  first += key.length + value;
+"""
+USER = r"""
+import { told } from "./one.js";
+const first = "own";
+window.told = JSON.stringify([told("v"), first, typeof pattern]);
+"""
+
+
+def test_names_are_shortened_and_nothing_else(chromium: Any) -> None:
+    """The joined script does what the modules do."""
+    window = chromium.new_page()
+    window.evaluate(joined({"one": SOURCE, "two": USER}))
+    found = window.evaluate("told")
+    plain = SOURCE.replace("export ", "") + "window.told = told;"
+    window.evaluate("(() => {" + plain + "})()")
+    window.evaluate("window.told = JSON.stringify([told('v'), 'own', 'undefined'])")
+    assert found == window.evaluate("window.told")
+    assert '"line":"a 1 }v,2 }v // b"' in found
+    window.close()
+
+
+def test_two_exports_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        joined({"one": "export const a = 1;", "two": "export const a = 2;"})
+
+
+class Closed(HTMLParser):
+    """Notes the policy, scripts and styles of a page, and everything that could lead out of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = self.open = ""
+        self.inline: list[str] = []
+        self.out: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        self.open = tag if tag in ("script", "style") and "type" not in given else ""
+        self.inline += [""] if self.open else []
+        self.out += [name for name in given if name in ("src", "href", "style", "action") or name.startswith("on")]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.inline[-1] += data
+
+
+def test_the_page_is_closed() -> None:
+    found = Closed()
+    found.feed(page())
+    assert found.out == []
+    hashes = ["'sha256-" + b64encode(sha256(text.encode()).digest()).decode() + "'" for text in found.inline]
+    assert len(hashes) == 2
+    assert found.policy == (
+        f"default-src 'none'; script-src {hashes[1]}; style-src {hashes[0]}; worker-src blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|https?://", script())
+
+
+def test_the_overview_comes_before_the_data() -> None:
+    text = page()
+    order = [text.index(mark) for mark in ("<main>", 'id="meta"', 'id="t0"', "<script>(", 'id="q0-0-0"')]
+    assert order == sorted(order)
+    assert text == page()
+
+
+def test_both_languages_say_the_same() -> None:
+    assert BOTH["en"].keys() == BOTH["zh"].keys()
+    for name, said in BOTH["en"].items():
+        assert set(re.findall(r"\{\d\}", said)) == set(re.findall(r"\{\d\}", BOTH["zh"][name])), name
+    asked = set(
+        re.findall(r'say\("([a-z.]+)"', "".join((FOLDER / f"{name}.js").read_text("utf-8") for name in MODULES))
+    )
+    assert asked <= BOTH["en"].keys()
+
+
+class Late(BaseHTTPRequestHandler):
+    """Gives the page, and an image that comes two seconds later: until then Firefox takes no picture."""
+
+    def do_GET(self) -> None:
+        if self.path == "/late":
+            time.sleep(2)
+        self.send_response(200)
+        self.end_headers()
+        late = '<img src="/late" alt=""></body>'
+        body = page().replace("default-src 'none'", "default-src 'none'; img-src *").replace("</body>", late)
+        self.wfile.write(b"" if self.path == "/late" else body.encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        del format, arguments
+
+
+def test_firefox_draws_it(tmp_path: Path) -> None:
+    firefox = which("firefox-esr") or which("firefox")
+    if firefox is None:
+        pytest.skip("no firefox-esr here (a Debian package)")
+    picture = tmp_path / "picture.png"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Late)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}/"
+    subprocess.run(
+        [firefox, "--headless", "--profile", str(tmp_path), "--screenshot", str(picture), address],
+        capture_output=True, check=False, timeout=120, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    server.shutdown()
+    server.server_close()
+    pixels = png(picture.read_bytes()).astype(int)
+    assert len({tuple(one) for one in pixels[(pixels[..., 2] > pixels[..., 0] + 40)]}) > 20  # shades of weights

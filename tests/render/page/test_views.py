@@ -1,0 +1,251 @@
+"""Every view of the page is drawn, answers to the keyboard, and lets no token out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import Opened, opened
+
+import attncli
+from attncli.analysis.records.run import run_record
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import Causal
+from attncli.models.one_layer import Settings, seeded_model
+from attncli.render.page.contents import Effects, Page
+from attncli.render.page.writer import page_bytes
+
+TEXT = "The animal didn't cross the street because it was too tired"
+OTHER = "The animal didn't cross the street because it was too wide"
+COLOURS = """(selector) => {
+  const canvas = document.querySelector(selector);
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const found = new Set();
+  for (let at = 0; at < data.length; at += 4) found.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+  return found.size;
+}"""
+FOUND = "() => [...document.querySelectorAll('#view .found button')].map((one) => one.innerText.split('\\n')[0])"
+
+
+def written(folder: Path, page: Page) -> Path:
+    file = folder / "page.html"
+    file.write_bytes(b"".join(page_bytes(page)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = attncli.load("minilm")
+    runs = [run_record(model, text, model.encode(text), name=name) for name, text in (("A", TEXT), ("B", OTHER))]
+    same = [at for at in range(15) if at != 13]
+    heads = [(layer, head, layer / 10 + head / 100, 0.01, None) for layer in range(6) for head in range(12)]
+    effects = [Effects("cosine", "zero", "it", heads), Effects("kl", "zero", "it", heads)]
+    return written(tmp_path_factory.mktemp("page"), Page(TEXT, runs, pairs=(same, same), effects=effects))
+
+
+@pytest.fixture
+def window(chromium: Any, file: Path) -> Iterator[Opened]:
+    found = opened(chromium, file, "#h=5.11&q=10&k=2")
+    yield found
+    found.clean()
+    found.page.context.close()
+
+
+def test_the_overview(window: Opened) -> None:
+    tiles = window.value(
+        "() => [...document.querySelectorAll('#grid .tile')].map((one) => one.getAttribute('aria-label'))"
+    )
+    assert len(tiles) == 72
+    assert tiles[71].startswith("layer 5 head 11")
+    assert window.value(COLOURS, "#h71 canvas") > 20
+    assert window.value("() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')") == (
+        "[CLS] The animal didn't cross the street because it was too tired [SEP]"
+    )
+
+
+def test_the_sentence_is_shaded_both_ways(window: Opened) -> None:
+    shade = "(at) => Number(document.querySelector(`#w${at}`).style.getPropertyValue('--a'))"
+    window.until("() => document.querySelector('#direction').textContent === 'where it looks'")
+    assert window.value(shade, 2) == pytest.approx(0.65 * 0.88, abs=0.01)
+    assert window.value("() => document.querySelector('#said').textContent") == (
+        "it looks at animal with 0.647, layer 5 head 11"
+    )
+    window.page.keyboard.press("r")
+    window.until("() => document.querySelector('#direction').textContent === 'who looks at it'")
+    assert window.value(shade, 12) > 0
+
+
+@pytest.mark.parametrize("view", ["matrix", "links"])
+def test_drawn_views(window: Opened, view: str) -> None:
+    window.value("(view) => attn.choose({view})", view)
+    window.until(f"() => document.querySelector('#view canvas.{view}')?.width > 300")
+    assert window.until(COLOURS.replace("return found.size", "return found.size > 40"), f"#view canvas.{view}")
+
+
+def test_the_matrix_zooms_and_scales(window: Opened) -> None:
+    seen = "() => document.querySelector('#view canvas.matrix').toDataURL().length"
+    window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+    before = window.value(seen)
+    for key in ("+", "s", "s", "s", "0"):
+        window.page.keyboard.press(key)
+        window.page.wait_for_timeout(150)
+    assert window.value("attn.state.scale") == "rest"
+    assert window.value(seen) != before
+
+
+def test_the_derivation_adds_up(window: Opened) -> None:
+    window.value("() => attn.choose({view: 'derivation'})")
+    window.until("() => document.querySelectorAll('#view .terms tbody tr').length")
+    products, steps = window.value("""() => [
+      [...document.querySelectorAll('#view .terms tbody tr')].map((row) =>
+        Number(row.children[3].textContent.replace('−', '-'))),
+      [...document.querySelectorAll('#view .steps b')].map((one) => Number(one.textContent.replace('−', '-')))]""")
+    assert len(products) == 32
+    assert sum(products) == pytest.approx(steps[0], abs=0.02)
+    assert steps[0] / 32**0.5 == pytest.approx(steps[1], abs=2e-3)
+    assert steps[-1] == pytest.approx(0.6466, abs=1e-3)
+
+
+def test_search_ranks_heads(window: Opened) -> None:
+    window.page.keyboard.press("/")
+    window.until("() => document.activeElement.id === 'from'")
+    window.page.fill("#from", "it")
+    window.page.fill("#to", "animal")
+    assert window.until(FOUND)[:2] == ["layer 5 head 11", "layer 3 head 1"]
+    window.page.fill("#to", "nobody")
+    window.until("() => document.querySelector('#view .note').textContent.includes('nobody')")
+
+
+def test_the_difference_is_signed(window: Opened) -> None:
+    window.page.keyboard.press("Escape")
+    window.page.keyboard.press("d")
+    window.until("() => document.querySelectorAll('#view figure canvas').length === 3")
+    assert window.value(COLOURS, "#view figure:nth-child(3) canvas") > 20
+    numbers = window.until("() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)")
+    assert any(one.startswith("+") for one in numbers)
+    assert any(one.startswith("−") for one in numbers)
+
+
+def test_rollout_sums_to_one(window: Opened) -> None:
+    window.value("() => attn.choose({view: 'rollout'})")
+    window.until("() => document.querySelectorAll('#view .found li').length === 14")
+    numbers = window.value(
+        "() => [...document.querySelectorAll('#view .number')].map((one) => Number(one.textContent))"
+    )
+    assert 0.8 < sum(numbers) <= 1.01
+
+
+def test_effects_are_ranked(window: Opened) -> None:
+    window.page.keyboard.press("e")
+    assert window.until(FOUND)[0] == "layer 5 head 11"
+    assert window.value("() => document.querySelector('#h71 .over').textContent") == "0.61"
+
+
+def test_the_keyboard_reaches_everything(window: Opened) -> None:
+    window.page.focus("#h71")
+    for key, head in (("ArrowLeft", "5.10"), ("ArrowUp", "4.10"), ("]", "5.10"), (".", "5.11"), ("[", "4.11")):
+        window.page.keyboard.press(key)
+        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["h"] == int(head.split(".")[1]), key
+        assert window.value("() => attn.meta.runs[0].heads[attn.state.head]")["l"] == int(head.split(".")[0]), key
+    window.page.focus("#sentence")
+    window.page.keyboard.press("ArrowRight")
+    assert window.value("attn.state.query") == 11
+    for number, view in enumerate(("matrix", "links", "derivation", "search", "difference", "rollout", "effects")):
+        window.page.focus("#sentence")
+        window.page.keyboard.press(str(number + 1))
+        assert window.value("attn.state.view") == view
+    window.page.keyboard.press("?")
+    assert window.value("() => document.querySelector('#help').open")
+
+
+def test_addresses(chromium: Any, file: Path) -> None:
+    window = opened(chromium, file, "#h=99.1&q=x&k=999999&v=nothing&s=log&z=<b>")
+    assert window.value("attn.state.scale") == "log"
+    assert window.value("attn.state.view") == "matrix"
+    window.value("() => { location.hash = '#h=3.1&v=links' }")
+    window.until("() => attn.state.view === 'links'")
+    assert window.value("() => location.hash").startswith("#h=3.1")
+    window.clean()
+    window.page.context.close()
+
+
+def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
+    window = opened(chromium, file, color_scheme="dark")
+    dark = window.value("() => getComputedStyle(document.body).backgroundColor")
+    window.page.emulate_media(color_scheme="light")
+    assert window.value("() => getComputedStyle(document.body).backgroundColor") != dark
+    window.page.click("#language")
+    window.until(
+        "() => document.documentElement.lang === 'zh' && document.querySelector('#tab-matrix').textContent === '矩阵'"
+    )
+    window.page.set_viewport_size({"width": 320, "height": 640})  # 1280 at 400 %
+    assert window.value("() => document.documentElement.scrollWidth") <= 320
+    window.page.emulate_media(media="print")
+    assert window.value("() => getComputedStyle(document.querySelector('#help-open')).display") == "none"
+    window.clean()
+    window.page.context.close()
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img/src=x/onerror=alert(1)>',
+    "</script><b>",
+    "<!--",
+    "\u202egnp.exe",
+    "\x1b[31m",
+    "&amp;",
+    "今天",
+    "שלום",
+    "{0}",
+    "`${1}`",
+]
+
+
+def test_tokens_are_only_text(chromium: Any, tmp_path: Path) -> None:
+    model = seeded_model(
+        Settings(d_model=16, heads=2, mask=Causal()), 0, "seeded", tokenizer("whitespace"), NumpyBackend("float32")
+    )
+    text = " ".join(HOSTILE)
+    file = written(tmp_path, Page(text, [run_record(model, text, model.encode(text), name=HOSTILE[0])]))
+    window = opened(chromium, file)
+    words = window.value("() => [...document.querySelectorAll('#sentence .w')].map((one) => one.textContent)")
+    assert words[0] == HOSTILE[0]
+    assert words[4] == "\\u{202e}gnp.exe"
+    assert words[6] == "&amp;"
+    assert window.value("() => document.querySelectorAll('img, b:not([id]), #sentence script').length") == 0
+    for view in ("links", "derivation", "search", "rollout"):
+        window.value("(view) => attn.choose({view})", view)
+        window.page.wait_for_timeout(60)
+    window.clean()
+    window.page.context.close()
+
+
+def test_what_does_not_fit_the_budget_is_told(chromium: Any, tmp_path: Path) -> None:
+    model = attncli.load("minilm")
+    record = run_record(model, TEXT, model.encode(TEXT))
+    file = written(tmp_path, Page(TEXT, [record], budget=120_000))
+    assert file.stat().st_size < 120_000 + 150_000
+    window = opened(chromium, file)
+    kept = [head["r"] for head in window.value("attn.meta.runs[0].heads")]
+    assert {"none", "exact"} == set(kept)
+    window.value("(head) => attn.choose({head})", kept.index("none"))
+    window.until("() => document.querySelector('#view .empty')?.textContent.includes('--html-budget')")
+    window.until("() => document.querySelectorAll('#rows li').length")
+    window.clean()
+    window.page.context.close()
+
+
+def test_a_long_text_is_drawn_in_tiles(chromium: Any, tmp_path: Path) -> None:
+    model = seeded_model(
+        Settings(d_model=16, heads=2, mask=Causal()), 0, "seeded", tokenizer("whitespace"), NumpyBackend("float32")
+    )
+    text = " ".join(f"w{at % 97}" for at in range(1300))
+    window = opened(chromium, written(tmp_path, Page(text, [run_record(model, text, model.encode(text))])))
+    window.until(COLOURS.replace("return found.size", "return found.size > 30"), "#view canvas.matrix")
+    assert window.value("async () => (await attn.weights(0, 1)).all") is None
+    assert len([one for one in window.asked if not one.startswith("blob:")]) == 1
+    assert window.said == []
+    window.page.context.close()
