@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from base64 import b64encode
 from hashlib import sha256
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from pictures import png
+from processes import finish
 
 import attncli.render.page
 from attncli.analysis.records.run import run_record
@@ -44,7 +44,7 @@ def test_the_types_hold() -> None:
     told = ["--allowJs", "--checkJs", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022"]
     told += ["--lib", "es2022,dom,dom.iterable", "--moduleResolution", "bundler"]
     files = [str(FOLDER / f"{name}.js") for name in (*MODULES, "types")]
-    done = subprocess.run([checker, *told, *files], capture_output=True, text=True, check=False, timeout=120)
+    done = finish([checker, *told, *files])
     assert done.returncode == 0, done.stdout
 
 
@@ -175,10 +175,8 @@ def test_firefox_draws_it(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Late)
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/"
-    subprocess.run(
-        [firefox, "--headless", "--profile", str(tmp_path), "--screenshot", str(picture), address],
-        capture_output=True, check=False, timeout=120, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    told = ["--headless", "--profile", str(tmp_path), "--screenshot", str(picture)]
+    finish([firefox, *told, address], {"HOME": str(tmp_path)})
     server.shutdown()
     server.server_close()
     pixels = png(picture.read_bytes()).astype(int)
