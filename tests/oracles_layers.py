@@ -20,6 +20,14 @@ def sinusoidal(position: int, width: int) -> Vector:
     return found
 
 
+def timescales(position: int, width: int) -> Vector:
+    """Wavelengths from 2π to 10000·2π, each a constant factor longer than the one before."""
+    half = width // 2
+    step = 10000 ** (1 / (half - 1))
+    angles = [position / step**k for k in range(half)]
+    return [math.sin(a) for a in angles] + [math.cos(a) for a in angles] + [0.0] * (width % 2)
+
+
 def frequency(k: int, dims: int, theta: float) -> float:
     return theta ** (-2 * k / dims)
 

@@ -77,6 +77,14 @@ CASES: dict[str, Case] = {
             },
         },
     ),
+    "albert": Case("albert", {**BERT, "embedding_size": 14}, "AutoModelForMaskedLM"),
+    "albert by silence": Case("albert", {**BERT, "type_vocab_size": 3, "hidden_act": "relu"}),
+    "nomic_bert": Case("nomic_bert", {**BERT, **_rope("default")}),
+    "nomic_bert by silence": Case("nomic_bert", {**BERT, "head_dim": 8, "pad_token_id": 0}, "AutoModelForMaskedLM"),
+    "gte": Case("gte", {**BERT, **_rope("default"), "type_vocab_size": 0}, "AutoModelForMaskedLM"),
+    "gte by silence": Case("gte", BERT),
+    "jina_embeddings_v3": Case("jina_embeddings_v3", {**BERT, **_rope("default")}, "AutoModelForMaskedLM"),
+    "jina_embeddings_v3 by silence": Case("jina_embeddings_v3", {**BERT, "type_vocab_size": 2}),
     "gpt2": Case("gpt2", {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
     "gpt2 with head": Case("gpt2", GPT2, "AutoModelForCausalLM"),
     "gpt_neo": Case(
@@ -262,8 +270,20 @@ CASES: dict[str, Case] = {
     "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "mt5": Case("mt5", {**T5, "feed_forward_proj": "gated-gelu"}, "AutoModelForSeq2SeqLM"),
     "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),
+    "mbart": Case("mbart", {**BART, "scale_embedding": False}, "AutoModelForSeq2SeqLM"),
+    "mbart by silence": Case("mbart", {key: value for key, value in BART.items() if not key.endswith("_id")}),
+    "m2m_100": Case("m2m_100", BART, "AutoModelForSeq2SeqLM"),
+    "m2m_100 by silence": Case("m2m_100", {**{key: value for key, value in BART.items() if "_id" not in key and "scale" not in key}, "d_model": 45}),
+    "pegasus": Case("pegasus", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
+    "blenderbot": Case("blenderbot", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
+    "blenderbot by silence": Case("blenderbot", {key: value for key, value in BART.items() if "scale" not in key}),
+    "umt5": Case("umt5", T5, "AutoModelForSeq2SeqLM"),
+    "umt5 not gated": Case("umt5", {**T5, "feed_forward_proj": "relu"}),
     "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
 }  # fmt: skip
+
+
+TWO_SIDED = ("t5", "mt5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "blenderbot", "marian")
 
 
 def make(case: Case, folder: Path, seed: int = 5) -> Path:
@@ -273,7 +293,9 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    told = {"initializer_range": 0.3, **case.config} if case.model_type not in ("t5", "mt5") else dict(case.config)
+    told = (
+        {"initializer_range": 0.3, **case.config} if case.model_type not in ("t5", "mt5", "umt5") else dict(case.config)
+    )
     config = transformers.AutoConfig.for_model(case.model_type, **told)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -282,7 +304,7 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
             for name, weight in model.named_parameters():
                 if name.endswith("weight") and ((weight.ndim == 1 and "norm" in name.lower()) or "ln_" in name):
                     weight.copy_(1 + 0.3 * torch.randn(weight.shape))
-                elif "embed_positions" not in name or case.model_type != "marian":
+                elif "embed_positions" not in name or case.model_type not in ("marian", "pegasus"):
                     weight.copy_(0.3 * torch.randn(weight.shape))
     model.save_pretrained(folder)
     return folder

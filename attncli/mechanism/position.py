@@ -27,6 +27,18 @@ def sinusoidal(positions: np.ndarray[Any, Any], width: int) -> Floats:
     return encoded
 
 
+def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
+    """Sinusoidal vectors whose wavelengths grow geometrically from 2π to 10000·2π, [token, width], float64.
+
+    All sines stand before all cosines, and a zero at the end of an odd width. Frequencies and angles are rounded to
+    float32, as in `rotation`. Source: Vaswani et al., Tensor2Tensor, 2018.
+    """
+    half = width // 2
+    per_entry = (10000.0 ** (-np.arange(half) / max(half - 1, 1))).astype(np.float32)
+    angles = (np.asarray(positions, np.float32)[:, None] * per_entry).astype(np.float64)
+    return np.concatenate([np.sin(angles), np.cos(angles), np.zeros((len(angles), width % 2))], -1)
+
+
 def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
     """The rotation per position of each pair, [dims/2] in radians (float64), and the factor on cos and sin.
 

@@ -223,7 +223,8 @@ class Embedding:
     to d_model: "tokens" their vectors alone, "sum" the normed sum with positions and types.
     scale: multiplies the token vectors. positions: how absolute positions are added: "learned"
     from a table in which row `position_offset` is position 0, "sinusoidal" with sines in even
-    entries, "halves" with all sines before all cosines. padding: the id of a token that is counted
+    entries, "halves" with all sines before all cosines, "timescales" the same with wavelengths that reach 10000·2π.
+    padding: the id of a token that is counted
     out of the positions and takes the row of its own number; None where every token has a position.
     types: how many token-type vectors there are; 0 for none. norm: applied to the sum.
     """
@@ -231,7 +232,7 @@ class Embedding:
     width: int | None = None
     projection: Literal["tokens", "sum"] | None = None
     scale: float = 1.0
-    positions: Literal["learned", "sinusoidal", "halves"] | None = None
+    positions: Literal["learned", "sinusoidal", "halves", "timescales"] | None = None
     position_offset: int = 0
     padding: int | None = None
     types: int = 0

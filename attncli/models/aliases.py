@@ -47,6 +47,8 @@ ALIASES: Mapping[str, Alias] = {
     "distilbert": Alias("distilbert/distilbert-base-uncased", "distilbert"),
     "roberta": Alias("FacebookAI/roberta-base", "roberta"),
     "xlm-roberta": Alias("FacebookAI/xlm-roberta-base", "xlm-roberta"),
+    "albert": Alias("albert/albert-base-v2", "albert"),
+    "nomic": Alias("nomic-ai/nomic-embed-text-v1.5", "nomic_bert"),
     "modernbert": Alias("answerdotai/ModernBERT-base", "modernbert"),
     "gpt2": Alias("openai-community/gpt2", "gpt2"),
     "gpt2-medium": Alias("openai-community/gpt2-medium", "gpt2"),
@@ -80,7 +82,13 @@ ALIASES: Mapping[str, Alias] = {
     "ernie": Alias("baidu/ERNIE-4.5-0.3B-PT", "ernie4_5"),
     "seed-oss": Alias("ByteDance-Seed/Seed-OSS-36B-Base", "seed_oss"),
     "t5": Alias("google-t5/t5-small", "t5"),
+    "umt5": Alias("google/umt5-small", "umt5"),
     "bart": Alias("facebook/bart-base", "bart"),
+    "mbart": Alias("facebook/mbart-large-50-many-to-many-mmt", "mbart"),
+    "m2m": Alias("facebook/m2m100_418M", "m2m_100"),
+    "nllb": Alias("facebook/nllb-200-distilled-600M", "m2m_100"),
+    "pegasus": Alias("google/pegasus-xsum", "pegasus"),
+    "blenderbot": Alias("facebook/blenderbot-400M-distill", "blenderbot"),
 }
 """Every alias by name, encoders first."""
 

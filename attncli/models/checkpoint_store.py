@@ -31,9 +31,9 @@ class CheckpointStore:
         weights = self.outer(backend)
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
-        positions = [token.index for token in tokens]
+        places = self._places(tokens)
         x = with_positions(
-            backend, embedding, x, positions, lambda: self._rows(backend, "positions.weight", self._places(tokens))
+            backend, embedding, x, places, lambda: self._rows(backend, "positions.weight", places)
         )
         if embedding.types:
             x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])

@@ -8,7 +8,7 @@ from typing import assert_never
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.position import sinusoidal
+from attncli.mechanism.position import sinusoidal, timescales
 from attncli.mechanism.spec import Embedding
 
 
@@ -17,6 +17,7 @@ def with_positions(
 ) -> Array:
     """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
 
+    positions: the row of each token in a table of positions, in which `padding` is that of padding.
     learned: the rows of a learned table, [token, width], for a model that has one.
     """
     match embedding.positions:
@@ -28,6 +29,11 @@ def with_positions(
             encoded = sinusoidal(np.asarray(positions), x.shape[-1])
             # float32, as the models that use it hold their table
             return x + backend.array(np.concatenate([encoded[:, 0::2], encoded[:, 1::2]], -1).astype(np.float32))
+        case "timescales":
+            encoded = timescales(np.asarray(positions), x.shape[-1])
+            if embedding.padding is not None:
+                encoded[np.asarray(positions) == embedding.padding] = 0.0
+            return x + backend.array(encoded.astype(np.float32))
         case None:
             return x
         case _:

@@ -201,6 +201,14 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
             fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
         for name in buffers:
             setattr(module, name, fresh[name].float())
+    if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
+        count, width = buffers["weights"].shape
+        half = width // 2
+        frequencies = (10000.0 ** (-torch.arange(half).double() / (half - 1))).float()
+        angles = (torch.arange(count).float()[:, None] * frequencies).double()
+        table = torch.cat((torch.sin(angles), torch.cos(angles), torch.zeros(count, width % 2).double()), dim=1)
+        table[module.padding_idx] = 0
+        module.weights = table.float()
     if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
         count, dims = buffers["embed_positions"].shape
         frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()

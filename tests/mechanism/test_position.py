@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
-from attncli.mechanism.position import alibi, alibi_slopes, frequencies, rotate, rotation, sinusoidal, t5_bucket
+from attncli.mechanism.position import (
+    alibi,
+    alibi_slopes,
+    frequencies,
+    rotate,
+    rotation,
+    sinusoidal,
+    t5_bucket,
+    timescales,
+)
 from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, RelativeBuckets, Rope, Yarn
 
 BACKENDS = [NumpyBackend("float64"), TorchBackend("float64")]
@@ -20,6 +29,14 @@ BACKENDS = [NumpyBackend("float64"), TorchBackend("float64")]
 @given(st.integers(0, 5000), st.integers(1, 17))
 def test_sinusoidal(position, width):
     assert np.allclose(sinusoidal(np.array([position]), width)[0], oracles.sinusoidal(position, width), atol=1e-11)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 500), st.integers(4, 17))
+def test_timescales(position, width):
+    found = timescales(np.array([position]), width)[0]
+    assert np.allclose(found, oracles.timescales(position, width), atol=1e-4)  # angles are float32
+    assert np.abs(found).sum() > 0
 
 
 def test_sinusoidal_begins_with_zeros_and_ones():

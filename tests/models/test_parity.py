@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_checkpoints import CASES, make
+from tiny_checkpoints import CASES, TWO_SIDED, make
 
 import attncli
 from attncli.mechanism.mask import Causal, Everywhere
@@ -46,7 +46,7 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]
 
 
 def two_sided(name: str) -> bool:
-    return CASES[name].model_type in ("t5", "mt5", "bart", "marian")
+    return CASES[name].model_type in TWO_SIDED
 
 
 @dataclass(frozen=True)
@@ -243,6 +243,10 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("falcon alibi", "factor", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, factor=1.0))),
     ("falcon alibi", "rounding", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, coarse=False))),
     ("bart", "embedding", lambda spec: replace(spec, embedding=replace(spec.embedding, scale=1.0))),
+    ("gte", "positions", lambda spec: attention(spec, position=None)),
+    ("mbart", "norms", lambda spec: norms(spec, eps=1.0)),
+    ("m2m_100", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="halves"))),
+    ("blenderbot", "scale", lambda spec: attention(spec, scale=0.3)),
     ("marian", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="sinusoidal"))),
 ]  # fmt: skip
 
@@ -259,7 +263,7 @@ def test_negative_controls(
     assert max(pair.apart for pair in found) > 1e-6
 
 
-@pytest.mark.parametrize(("name", "padding"), [("roberta", 1), ("xlm-roberta", 0)])
+@pytest.mark.parametrize(("name", "padding"), [("roberta", 1), ("xlm-roberta", 0), ("m2m_100", 1)])
 def test_a_padding_token_in_the_text_is_not_counted(
     name: str, padding: int, folder_of: Callable, expected: Callable
 ) -> None:

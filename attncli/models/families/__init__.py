@@ -1,20 +1,17 @@
-"""The families that run natively, by the `model_type` of their `config.json`."""
+"""The families that run natively, one file each, by the `model_type` of their `config.json`."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 from attncli.models.family import Family
 
-MODEL_TYPES = (
-    "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "electra", "modernbert",
-    "gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "bloom",
-    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
-    "olmo", "olmo2", "olmo3", "cohere", "cohere2", "stablelm", "smollm3", "falcon", "granite", "granitemoe",
-    "glm", "glm4", "starcoder2", "ministral", "exaone4", "nemotron", "qwen2_moe", "ernie4_5", "seed_oss",
-    "t5", "mt5", "bart", "marian",
-)  # fmt: skip
-"""Every `model_type` with a file here of that name: encoders, decoders, encoder-decoders."""
+DASHED = {"xlm_roberta": "xlm-roberta"}
+"""The few that a config spells otherwise than a file can be named."""
+
+MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in iter_modules(__path__)))
+"""Every `model_type` with a file here of that name."""
 
 
 def family(model_type: str) -> Family | None:

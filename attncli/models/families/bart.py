@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attncli.mechanism.mask import Causal
-from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Spec
+from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
@@ -75,49 +75,62 @@ FIXED = {
 def spec(config: Config) -> Spec:
     """The Spec of a BART: the encoder, with the decoder inside."""
     norm = Norm("layer", 1e-5)
-    width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
-    embedding = Embedding(
-        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0,
-        positions="learned",
-        position_offset=2,
-        norm=norm,
-    )
+    embedding = Embedding(scale=scale(config), positions="learned", position_offset=2, norm=norm)
     return encoder_decoder(config, "bart", norm, embedding)
 
 
-def encoder_decoder(config: Config, family: str, norm: Norm, embedding: Embedding, *, start: int = 2) -> Spec:
-    """Both sides around their embedding. start: the token that a target begins with where the config is silent."""
+def encoder_decoder(
+    config: Config,
+    family: str,
+    norm: Norm,
+    embedding: Embedding,
+    *,
+    start: int = 2,
+    activation: str = "gelu",
+    positions: int = 1024,
+    before: bool = False,
+) -> Spec:
+    """Both sides around their embedding. start, activation, positions: what the config means by silence. before:
+    whether norms come before each part and after the last layer, in place of after each part."""
     width = config.whole("d_model")
-    activation = config.choice("activation_function", among=ACTIVATIONS, default="gelu")
+    function = config.choice("activation_function", among=ACTIVATIONS, default=activation)
+    sum_or_in: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
+    crossing: Place = "cross.in" if before else "cross.sum"
 
     def attention(side: str) -> Attention:
         heads = config.heads(width, f"{side}_attention_heads")
         return Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5)
 
     def mlp(side: str) -> Mlp:
-        return Mlp(config.whole(f"{side}_ffn_dim"), activation)
+        return Mlp(config.whole(f"{side}_ffn_dim"), function)
 
     encoder = Spec(
         family=family,
         d_model=width,
         vocabulary=config.whole("vocab_size"),
-        blocks=(Block(attention("encoder"), mlp("encoder"), {"attn.sum": norm, "mlp.sum": norm}),)
+        blocks=(Block(attention("encoder"), mlp("encoder"), dict.fromkeys(sum_or_in, norm)),)
         * config.whole("encoder_layers", most=MOST_LAYERS),
         embedding=embedding,
-        max_positions=config.whole("max_position_embeddings", default=1024),
+        final_norm=norm if before else None,
+        max_positions=config.whole("max_position_embeddings", default=positions),
         biases=("*",),
     )
     block = Block(
         replace(attention("decoder"), mask=Causal()),
         mlp("decoder"),
-        {"attn.sum": norm, "cross.sum": norm, "mlp.sum": norm},
+        dict.fromkeys((*sum_or_in, crossing), norm),
         cross=attention("decoder"),
     )
     layers = config.whole("decoder_layers", most=MOST_LAYERS)
     first = config.whole("decoder_start_token_id", default=start, least=0)
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
     return replace(encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head))
+
+
+def scale(config: Config, *, default: bool = False) -> float:
+    """What token vectors are multiplied with. default: whether they are scaled where the config is silent."""
+    return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
 FAMILY = Family("bart", spec, ENCODER, DECODER, FIXED)

@@ -38,14 +38,14 @@ FIXED = {
 }
 
 
-def spec(config: Config) -> Spec:
-    """The Spec of a BERT."""
+def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types: int = 2) -> Spec:
+    """The Spec of a BERT. activation, eps, types: what the config means by silence."""
     width = config.whole("hidden_size")
     heads = config.heads(width, "num_attention_heads")
-    norm = Norm("layer", config.number("layer_norm_eps", default=1e-12))
+    norm = Norm("layer", config.number("layer_norm_eps", default=eps))
     block = Block(
         Attention(heads, heads, width // heads, width // heads, scale=(width // heads) ** -0.5),
-        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default="gelu")),
+        Mlp(config.whole("intermediate_size"), config.choice("hidden_act", among=ACTIVATIONS, default=activation)),
         {"attn.sum": norm, "mlp.sum": norm},
     )
     return Spec(
@@ -53,7 +53,9 @@ def spec(config: Config) -> Spec:
         d_model=width,
         vocabulary=config.whole("vocab_size"),
         blocks=(block,) * config.whole("num_hidden_layers", most=MOST_LAYERS),
-        embedding=Embedding(positions="learned", types=config.whole("type_vocab_size", default=2), norm=norm),
+        embedding=Embedding(
+            positions="learned", types=config.whole("type_vocab_size", default=types, least=0), norm=norm
+        ),
         max_positions=config.whole("max_position_embeddings", default=512),
         biases=("*",),
     )

@@ -21,11 +21,8 @@ FIXED = {
 
 def spec(config: Config) -> Spec:
     """The Spec of a Marian: the encoder, with the decoder inside."""
-    width = config.whole("d_model")
     config.optional("num_hidden_layers")  # repeats encoder_layers
-    embedding = Embedding(
-        scale=width**0.5 if config.flag("scale_embedding", default=False) else 1.0, positions="halves"
-    )
+    embedding = Embedding(scale=bart.scale(config), positions="halves")
     both = bart.encoder_decoder(config, "marian", Norm("layer", 1e-5), embedding, start=58100)
     other = config.whole("decoder_vocab_size", default=both.vocabulary)
     if both.decoder is None or config.flag("share_encoder_decoder_embeddings", default=True):

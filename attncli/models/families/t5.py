@@ -99,6 +99,7 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (
         ["T5EncoderModel"],
         ["MT5EncoderModel"],
+        ["UMT5EncoderModel"],
     ):
         config.optional("num_decoder_layers")
         return encoder

@@ -1,0 +1,52 @@
+"""ALBERT: BERT with a token table of its own width, and the same weights in all layers. Source: Lan et al., 2020."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.mechanism.spec import Spec
+from attncli.models.config import Config, Fixed
+from attncli.models.families import bert
+from attncli.models.family import Family, Names, Shared
+
+LAYER = "encoder.albert_layer_groups.0.albert_layers.0."
+
+NAMES = Names(
+    layer="",
+    inside={
+        role: Shared(LAYER + name)
+        for role, name in {
+            "attn.q": "attention.query",
+            "attn.k": "attention.key",
+            "attn.v": "attention.value",
+            "attn.o": "attention.dense",
+            "attn.sum": "attention.LayerNorm",
+            "mlp.up": "ffn",
+            "mlp.down": "ffn_output",
+            "mlp.sum": "full_layer_layer_norm",
+        }.items()
+    },
+    outside={**bert.NAMES.outside, "embed.project": "encoder.embedding_hidden_mapping_in"},
+    prefixes=("albert.",),
+    ignored=(*bert.TASK_HEADS, "predictions.*", "sop_classifier.*"),
+)
+
+FIXED = {
+    **bert.FIXED,
+    "num_hidden_groups": Fixed(1, "some layers would have weights of their own"),
+    "inner_group_num": Fixed(1, "each layer would have several parts"),
+    "net_structure_type": Fixed(0, "layers would be put together otherwise"),
+    "num_memory_blocks": Fixed(0, "layers would have memories besides"),
+    "gap_size": Fixed(0, "layers would be left out"),
+    "down_scale_factor": Fixed(1, "layers would be narrower"),
+}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of an ALBERT."""
+    base = bert.spec(config, activation="gelu_new")
+    width = config.whole("embedding_size", default=128)
+    return replace(base, family="albert", embedding=replace(base.embedding, width=width, projection="sum"))
+
+
+FAMILY = Family("albert", spec, NAMES, fixed=FIXED)

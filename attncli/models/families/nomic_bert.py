@@ -1,0 +1,86 @@
+"""Nomic BERT: BERT with rotary positions, a gated feed-forward part and no biases but those of norms. Source: Nussbaum
+et al., 2024."""
+
+from __future__ import annotations
+
+from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
+from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
+from attncli.models.families import bert
+from attncli.models.family import Concat, Family, Names
+from attncli.models.rotary import rope
+
+NAMES = Names(
+    layer="encoder.layers.{layer}.",
+    inside={
+        "attn.q attn.k attn.v": Concat("attn.Wqkv"),
+        "attn.o": "attn.out_proj",
+        "attn.sum": "norm1",
+        "mlp.up": "mlp.fc11",
+        "mlp.gate": "mlp.fc12",
+        "mlp.down": "mlp.fc2",
+        "mlp.sum": "norm2",
+    },
+    outside={
+        "tokens": "embeddings.word_embeddings",
+        "types": "embeddings.token_type_embeddings",
+        "embed.norm": "emb_ln",
+    },
+    prefixes=("bert.", "nomic_bert."),
+    ignored=(*bert.TASK_HEADS, "lm_head.*"),
+)
+
+FIXED = {
+    "causal": Fixed(False, "tokens would see only earlier ones"),
+    "prenorm": Fixed(False, "norms would come before each part"),
+    "use_rms_norm": Fixed(False, "norms would be root-mean-square norms"),
+    "parallel_block": Fixed(False, "the parts would stand side by side"),
+    "qkv_proj_bias": Fixed(False, "queries, keys and values would have biases"),
+    "mlp_fc1_bias": Fixed(False, "the feed-forward part would have biases"),
+    "mlp_fc2_bias": Fixed(False, "the feed-forward part would have biases"),
+    "rotary_emb_fraction": Fixed(1.0, "a share of each head would be rotated"),
+    "rotary_emb_interleaved": Fixed(False, "neighbouring entries would be rotated together"),
+    "rotary_emb_scale_base": Fixed(None, "queries and keys would be scaled by position"),
+    "rotary_scaling_factor": Fixed(None, "positions would be stretched"),
+    "scale_attn_weights": Fixed(True, "scores would not be scaled"),
+    "scale_attn_by_inverse_layer_idx": Fixed(False, "scores would be divided by the layer's number"),
+    "num_experts": Fixed(0, "some layers would have experts"),
+}
+
+IDLE = (
+    *("dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln", "use_flash_attn", "use_xentropy"),
+    *("max_trained_positions", "pad_vocab_size_multiple", "parallel_block_tied_norm", "reorder_and_upcast_attn"),
+)
+"""Keys of how training computed, and of what the fixed ones rule out."""
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Nomic BERT, in the names of its own configs or in BERT's."""
+    width = config.whole("hidden_size", "n_embd", default=768)
+    heads = config.whole("num_attention_heads", "n_head", default=12, most=2**16)
+    dim = config.optional("head_dim") or width // heads
+    norm = Norm("layer", config.number("layer_norm_eps", "layer_norm_epsilon", default=1e-12))
+    gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
+    for idle in IDLE:
+        config.get(idle)
+    position = rope(config, dim, theta=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
+    block = Block(
+        Attention(heads, heads, dim, dim, scale=dim**-0.5, position=position),
+        Mlp(
+            config.whole("intermediate_size", "n_inner", default=3072),
+            config.choice("hidden_act", "activation_function", among=gates, default="silu"),
+            gated=True,
+        ),
+        {"attn.sum": norm, "mlp.sum": norm},
+    )
+    return Spec(
+        family="nomic_bert",
+        d_model=width,
+        vocabulary=config.whole("vocab_size", default=30528),
+        blocks=(block,) * config.whole("num_hidden_layers", "n_layer", default=12, most=MOST_LAYERS),
+        embedding=Embedding(types=config.whole("type_vocab_size", default=2), norm=norm),
+        biases=("*.sum", "embed.norm"),
+    )
+
+
+FAMILY = Family("nomic_bert", spec, NAMES, fixed=FIXED)

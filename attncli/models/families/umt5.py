@@ -1,0 +1,22 @@
+"""umT5: mT5 whose layers each have biases by distance of their own. Source: Chung et al., 2023."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.mechanism.spec import Spec
+from attncli.models.config import Config
+from attncli.models.families import t5
+from attncli.models.family import Family
+
+BUCKETS = {"attn.buckets": "layer.0.SelfAttention.relative_attention_bias"}
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a umT5."""
+    found = t5.spec(config, feed_forward="gated-gelu")
+    other = None if found.decoder is None else replace(found.decoder, family="umt5")
+    return replace(found, family="umt5", decoder=other)
+
+
+FAMILY = Family("umt5", spec, t5.ENCODER.with_roles(BUCKETS), t5.DECODER.with_roles(BUCKETS), t5.FIXED)
