@@ -63,7 +63,9 @@ def test_logits(name: str, library: str, folder_of: Callable) -> None:
         with pytest.raises(UnsupportedError, match="no output head"):
             model.logits(last.after)
         return
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager"
+    )
     with torch.no_grad():
         expected = theirs(torch.tensor([IDS])).logits[0].numpy()
     found = model.backend.numpy(model.logits(last.after))

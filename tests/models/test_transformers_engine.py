@@ -48,6 +48,11 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return cache(lambda name: make({**CASES, **FOREIGN}[name], tmp_path_factory.mktemp("checkpoint")))
 
 
+@pytest.fixture(autouse=True)
+def _foreign(without_files: Callable[..., None]) -> None:
+    without_files(*FOREIGN, "pegasus")
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_as_transformers_computes_it(name: str, folder_of: Callable) -> None:
     folder = folder_of(name)

@@ -28,6 +28,11 @@ OLMO = Case("olmo", {key: value for key, value in PLAIN.items() if key != "rms_n
 IDS = (7, 3, 50, 11)
 
 
+@pytest.fixture(autouse=True)
+def _foreign(without_files: Callable[..., None]) -> None:
+    without_files("olmo", "albert")
+
+
 @pytest.fixture(scope="module")
 def olmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(OLMO, tmp_path_factory.mktemp("olmo"))
