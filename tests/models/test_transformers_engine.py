@@ -18,7 +18,7 @@ import attncli
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.mechanism.mask import Causal, Everywhere, Window
-from attncli.models import load
+from attncli.models import load, transformers_library
 from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.transformers_engine import Call, ForeignModel, _in_place_of_attention, _outside, load_foreign
 from attncli.models.transformers_reference import reference
@@ -174,6 +174,7 @@ def test_options_that_transformers_has_no_use_for(folder_of: Callable) -> None:
 
 def test_without_transformers_the_families_are_listed(folder_of: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "find_spec", lambda name: None)
+    monkeypatch.setattr(transformers_library, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="'olmo'") as error:
         attncli.load(folder_of("olmo"))
     assert "llama" in error.value.expected
