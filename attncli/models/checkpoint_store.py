@@ -32,9 +32,7 @@ class CheckpointStore:
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
         places = self._places(tokens)
-        x = with_positions(
-            backend, embedding, x, places, lambda: self._rows(backend, "positions.weight", places)
-        )
+        x = with_positions(backend, embedding, x, places, lambda: self._rows(backend, "positions.weight", places))
         if embedding.types:
             x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
         if embedding.norm is not None:
