@@ -1,0 +1,83 @@
+"""Patching: against transformers with hooks, on the induction model, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hooked_transformers import last_vectors, mixing, projections
+from induction_model import model as induction_model
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.effects.patching import Patching, patch
+from attncli.analysis.effects.places import everything
+from attncli.errors import InputError
+from attncli.models.transformers_reference import running
+
+CLEAN = (7, 3, 3, 50, 11, 28, 5)
+CORRUPT = (7, 3, 19, 50, 11, 8, 5)
+
+
+@pytest.mark.parametrize("at", [(2, 3, 4), tuple(range(7))])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path) -> None:
+    folder = make(CASES["bert"], tmp_path)
+    model = attncli.load(folder, backend=library, dtype="float64")
+    clean, corrupt = (model.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
+    found = patch(model, clean, corrupt, Patching(everything(model.spec), at, (6,), "cosine"))
+    with running(folder, both=False) as theirs:
+        outs, seen = projections(theirs), {}
+        handles = [
+            module.register_forward_pre_hook(
+                lambda module, args, key=key: seen.update({key: args[0][0].numpy().copy()})
+            )
+            for key, module in outs.items()
+        ]
+        goal = last_vectors(theirs, CLEAN)[6]
+        for handle in handles:
+            handle.remove()
+        own = last_vectors(theirs, CORRUPT)[6]
+        for (place, share), (key, module) in zip(
+            found.recovered, [(key, module) for key, module in outs.items() for _ in range(3)], strict=True
+        ):
+            width = seen[key].shape[-1] // 3
+
+            def put(z: np.ndarray, key: tuple = key, head: int = place.head, width: int = width) -> np.ndarray:
+                z[head, list(at)] = seen[key][list(at), head * width : (head + 1) * width]
+                return z
+
+            with mixing(module, put, 3):
+                there = last_vectors(theirs, CORRUPT)[6]
+            assert share == pytest.approx(
+                (cosine(there, goal) - cosine(own, goal)) / (1 - cosine(own, goal)), abs=1e-10
+            )
+    assert found.clean == pytest.approx(1.0)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("measured", ["logit difference", "log probability"])
+def test_only_the_induction_heads_carry_the_difference(measured: str) -> None:
+    """In the corrupt text another letter follows the first a."""
+    own = induction_model()
+    clean, corrupt = own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacbda")
+    patching = Patching(everything(own.spec), tuple(range(6)), (5,), measured, target=1, versus=2)
+    found = patch(own, clean, corrupt, patching)
+    for place, share in found.recovered:
+        # the previous-token head writes the same letter in both: only what is read after it differs
+        assert share == pytest.approx(1.0 if (place.layer, place.head) == (1, 0) else 0.0, abs=1e-9)
+    if measured == "logit difference":
+        assert (found.clean, found.corrupt) == (pytest.approx(10.0), pytest.approx(-10.0))
+
+
+def test_refusals() -> None:
+    own = induction_model()
+    patching = Patching(everything(own.spec), (0, 1), (5,), "logit difference", target=1, versus=2)
+    with pytest.raises(InputError, match=r"6 tokens.*5"):
+        patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacda"), patching)
+    with pytest.raises(InputError, match="same"):
+        patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eabcda"), patching)
