@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis import attention_flow
 from attncli.analysis.circuits import Head, compositions, copying, norms, random_composition
-from attncli.analysis.document import Document
+from attncli.analysis.documents.heads import (
+    Chance,
+    CircuitHead,
+    Circuits,
+    Composition,
+    Flow,
+    HeadsDocument,
+    Merge,
+    Similarity,
+    WhichHead,
+)
+from attncli.analysis.documents.heads import Rollout as RolloutPart
 from attncli.analysis.rollout import Rollout
 from attncli.analysis.similarity import distances, order, tree
 from attncli.analysis.visible_keys import Bools, Floats
@@ -23,6 +35,7 @@ ACROSS = {
     "circuits": "what the weights do by themselves: copying scores, composition between layers",
 }
 """What `--across` can add, and what each name means."""
+WAYS: Final[tuple[Literal["q", "k", "v"], ...]] = ("q", "k", "v")
 PAIRS = 20
 """Compositions that are listed: the strongest."""
 
@@ -61,28 +74,32 @@ class Across:
             self._weights.append(weights)
             self._visible.append(np.broadcast_to(visible, weights.shape))
 
-    def parts(self, model: Model, layers: Sequence[int], heads: Sequence[int] | None) -> Document:
-        """The parts of the document, by name."""
-        found: Document = {}
+    def added(
+        self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Sequence[int] | None
+    ) -> HeadsDocument:
+        """The document with the parts that were asked for."""
         if "rollout" in self._wanted:
-            found["rollout"] = {"weights": self._rollout.result, "uniform": self._rollout.uniform}
+            rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
+            document = replace(document, rollout=rollout)
         if "flow" in self._wanted:
-            found["flow"] = {"weights": attention_flow.flow(self._means, range(len(self._means[0])))}
+            flow = Flow(weights=attention_flow.flow(self._means, range(len(self._means[0]))))
+            document = replace(document, flow=flow)
         if "similarity" in self._wanted:
-            found["similarity"] = self._similarity()
+            document = replace(document, similarity=self._similarity())
         if "circuits" in self._wanted:
-            found["circuits"] = circuits_part([head for layer in layers for head in heads_of(model, layer, heads)])
-        return found
+            circuits = circuits_part([head for layer in layers for head in heads_of(model, layer, heads)])
+            document = replace(document, circuits=circuits)
+        return document
 
-    def _similarity(self) -> Document:
+    def _similarity(self) -> Similarity:
         table = distances(np.concatenate(self._weights), np.concatenate(self._visible))
         merges = tree(np.nan_to_num(table, nan=1.0))
-        return {
-            "heads": [{"layer": layer, "head": head} for layer, head in self._heads],
-            "distances": table,
-            "order": order(merges, len(self._heads)),
-            "tree": [{"a": merge.a, "b": merge.b, "height": merge.height} for merge in merges],
-        }
+        return Similarity(
+            heads=[WhichHead(layer=layer, head=head) for layer, head in self._heads],
+            distances=table,
+            order=order(merges, len(self._heads)),
+            tree=[Merge(a=merge.a, b=merge.b, height=merge.height) for merge in merges],
+        )
 
 
 def heads_of(model: Model, layer: int, heads: Sequence[int] | None) -> list[Head]:
@@ -118,23 +135,25 @@ def _rows(matrix: np.ndarray[Any, Any], head: int, size: int) -> np.ndarray[Any,
     return matrix[head * size : (head + 1) * size]
 
 
-def circuits_part(heads: Sequence[Head]) -> Document:
+def circuits_part(heads: Sequence[Head]) -> Circuits:
     """Copying scores and norms of each head, and the strongest compositions between layers beside chance."""
     rows = []
     for head in heads:
         qk, ov = norms(head)
-        rows.append({"layer": head.layer, "head": head.head, "copying": copying(head), "qk_norm": qk, "ov_norm": ov})
+        rows.append(CircuitHead(layer=head.layer, head=head.head, copying=copying(head), qk_norm=qk, ov_norm=ov))
     pairs = compositions(heads)
     ranked = sorted(
-        ((way, strength, heads[a], heads[b]) for a, b, ways in pairs for way, strength in ways.items()),
+        ((way, strength, heads[a], heads[b]) for a, b, ways in pairs for way in WAYS for strength in [ways[way]]),
         key=lambda row: (-row[1], row[0], row[2].layer, row[2].head, row[3].layer, row[3].head),
     )[:PAIRS]
     listed = [
-        {
-            "way": way, "strength": strength, "from": {"layer": before.layer, "head": before.head},
-            "to": {"layer": after.layer, "head": after.head},
-        }
+        Composition(
+            way=way,
+            strength=strength,
+            before=WhichHead(layer=before.layer, head=before.head),
+            after=WhichHead(layer=after.layer, head=after.head),
+        )
         for way, strength, before, after in ranked
-    ]  # fmt: skip
-    chance = random_composition(heads[pairs[0][0]], heads[pairs[0][1]]) if pairs else None
-    return {"heads": rows, "compositions": listed, "chance": chance}
+    ]
+    chance = Chance(**random_composition(heads[pairs[0][0]], heads[pairs[0][1]])) if pairs else None
+    return Circuits(heads=rows, compositions=listed, chance=chance)

@@ -6,23 +6,37 @@ keys without a partner is kept in one further bin, so that a row remains a distr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli import __version__
 from attncli.analysis.align import Alignment, align
-from attncli.analysis.document import Document
+from attncli.analysis.documents.compare import (
+    BothCounts,
+    BothNumbers,
+    ComparedHead,
+    CompareDocument,
+    CompareSide,
+    CompareSummary,
+    HeadPlace,
+    MovedWeight,
+    OnlyOn,
+    SignedDifference,
+)
+from attncli.analysis.documents.declaration import members
+from attncli.analysis.documents.run import RunDocument, RunHead
 from attncli.analysis.similarity import row_divergences
 from attncli.errors import InputError
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Head = tuple[int, int, Mapping[str, Any]]
-"""Layer, head, and the head's part of its document."""
+Head = tuple[int, RunHead]
+"""A layer's number, and the part of one of its heads."""
 
 
-def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple[str, str], top: int) -> Document:
+def compare_document(a: RunDocument, b: RunDocument, *, names: tuple[str, str], top: int) -> CompareDocument:
     """`attn.compare/1` for two `attn.run/1` documents. names: what the sides are called. top: how many moved weights.
 
     Heads are paired in the order in which the documents hold them. Raises InputError for texts
@@ -35,74 +49,53 @@ def compare_document(a: Mapping[str, Any], b: Mapping[str, Any], *, names: tuple
             expected="as many on either side",
             hint="--layer and --head choose",
         )
-    texts_a, texts_b = ([token["text"] for token in side["tokens"]] for side in (a, b))
+    texts_a, texts_b = ([token.text for token in side.tokens] for side in (a, b))
     pairs = align(texts_a, texts_b)
     if not pairs.a:
         raise InputError(
             "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
         )
     heads = [compare_heads(left, right, pairs) for left, right in zip(heads_a, heads_b, strict=True)]
-    return {
-        "schema": "attn.compare/1",
-        "version": __version__,
-        "a": _side(a, names[0]),
-        "b": _side(b, names[1]),
-        "differs": _differs(a, b, heads_a, heads_b),
-        "aligned": [[left, right] for left, right in zip(pairs.a, pairs.b, strict=True)],
-        "only": {"a": list(pairs.only_a), "b": list(pairs.only_b)},
-        "heads": heads,
-        "summary": _summary(heads),
-        "moved": moved(heads, pairs, top),
-        "warnings": [*a["warnings"], *(said for said in b["warnings"] if said not in a["warnings"])],
-    }
+    return CompareDocument(
+        version=__version__,
+        a=_side(a, names[0]),
+        b=_side(b, names[1]),
+        differs=_differs(a, b, heads_a, heads_b),
+        aligned=list(zip(pairs.a, pairs.b, strict=True)),
+        only=OnlyOn(a=list(pairs.only_a), b=list(pairs.only_b)),
+        heads=heads,
+        summary=_summary(heads),
+        moved=moved(heads, pairs, top),
+        warnings=[*a.warnings, *(said for said in b.warnings if said not in a.warnings)],
+    )
 
 
-def _heads(document: Mapping[str, Any]) -> list[Head]:
-    """The heads of a run, with weights of the size of its text."""
-    if document.get("schema") != "attn.run/1":
-        raise InputError(
-            f"this is a document of {document.get('schema')!r}", expected="attn.run/1, as attn run --json writes it"
-        )
-    if document.get("queries") is not None:
+def _heads(document: RunDocument) -> list[Head]:
+    """The heads of a run, each with whole weights."""
+    if document.queries is not UNSET:
         raise InputError("this run holds only some queries", expected="a run without --query")
-    try:
-        names = {"text", "tokens", "model", "attention", "warnings"} - document.keys()
-        if names:
-            raise InputError(f"this run has no {sorted(names)[0]}", expected="attn.run/1, as attn run --json writes it")
-        found = [
-            (int(layer["layer"]), int(head["head"]), head) for layer in document["layers"] for head in layer["heads"]
-        ]
-        count = len([token["text"] for token in document["tokens"]])
-        shapes = {_matrix(head["weights"]).shape[:1] for _, _, head in found}
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"this run is damaged: {error}", expected="attn.run/1 with its weights, as attn run --json writes it"
-        ) from error
-    if shapes != {(count,)}:
-        raise InputError(
-            f"this run has {count} tokens and weights for another number of queries, or none",
-            expected="a run with its weights",
-        )
+    found = [(layer.layer, head) for layer in document.layers for head in layer.heads]
+    if not found or any(head.weights is UNSET for _, head in found):
+        raise InputError("this run holds no weights", expected="a run saved with them: attn run TEXT --json")
     return found
 
 
-def _side(document: Mapping[str, Any], name: str) -> Document:
-    return {"name": name, **{key: document[key] for key in ("text", "tokens", "model", "attention")}}
+def _side(document: RunDocument, name: str) -> CompareSide:
+    return CompareSide(
+        name=name, text=document.text, tokens=document.tokens, model=document.model, attention=document.attention
+    )
 
 
-def _differs(a: Mapping[str, Any], b: Mapping[str, Any], heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
+def _differs(a: RunDocument, b: RunDocument, heads_a: Sequence[Head], heads_b: Sequence[Head]) -> list[str]:
     """In what the sides differ, by name: text, tokens, weights, layer, head, and members of `attention`."""
-    found = [name for name in ("text",) if a[name] != b[name]]
-    found += ["tokens"] if [t["text"] for t in a["tokens"]] != [t["text"] for t in b["tokens"]] and not found else []
+    found = ["text"] if a.text != b.text else []
+    found += ["tokens"] if [t.text for t in a.tokens] != [t.text for t in b.tokens] and not found else []
     identity = ("source", "name", "seed", "digest", "d_model", "layers", "heads", "d_k", "d_v")
-    found += ["weights"] if any(a["model"].get(key) != b["model"].get(key) for key in identity) else []
-    found += [
-        name
-        for at, name in enumerate(("layer", "head"))
-        if any(x[at] != y[at] for x, y in zip(heads_a, heads_b, strict=True))
-    ]
-    members = dict.fromkeys((*a["attention"], *b["attention"]))
-    return found + [name for name in members if a["attention"].get(name) != b["attention"].get(name)]
+    found += ["weights"] if any(getattr(a.model, name) != getattr(b.model, name) for name in identity) else []
+    found += ["layer"] if any(x[0] != y[0] for x, y in zip(heads_a, heads_b, strict=True)) else []
+    found += ["head"] if any(x[1].head != y[1].head for x, y in zip(heads_a, heads_b, strict=True)) else []
+    sides = [dict(members(side.attention)) for side in (a, b)]
+    return found + [name for name in dict.fromkeys((*sides[0], *sides[1])) if sides[0].get(name) != sides[1].get(name)]
 
 
 def _matrix(values: Any) -> Floats:
@@ -111,7 +104,7 @@ def _matrix(values: Any) -> Floats:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
+def compare_heads(a: Head, b: Head, pairs: Alignment) -> ComparedHead:
     """One pair of heads. Weights are compared on aligned queries and keys.
 
     max_difference: the difference of largest magnitude, signed, with query and key as positions in A.
@@ -120,8 +113,8 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
     keys without a partner. kept: mean share of A's weight on keys that B sees too; null without scores.
     output_error: |O_B − O_A| / |O_A| over the aligned queries (Frobenius); null for different widths.
     """
-    (layer_a, head_a, part_a), (layer_b, head_b, part_b) = a, b
-    weights = [_matrix(part["weights"]) for part in (part_a, part_b)]
+    (layer_a, part_a), (layer_b, part_b) = a, b
+    weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
     common = [found[np.ix_(at, at)] for found, at in zip(weights, places, strict=True)]
     outside = [
@@ -131,50 +124,52 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> Document:
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
-            f"layer {layer_a} head {head_a} and layer {layer_b} head {head_b} have no weights that are numbers on both sides",
+            f"layer {layer_a} head {part_a.head} and layer {layer_b} head {part_b.head} have no weights that are numbers on both sides",
             expected="numbers that their type can hold",
         )
     at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)
     filled = [found[list(rows)].sum(axis=1) > 0 for found, rows in zip(weights, places, strict=True)]
     rows = filled[0] & filled[1]
     js = row_divergences(*(np.column_stack([cut, rest])[rows] for cut, rest in zip(common, outside, strict=True)))
-    return {
-        "a": {"layer": layer_a, "head": head_a},
-        "b": {"layer": layer_b, "head": head_b},
-        "max_difference": {"value": float(difference[at]), "query": int(pairs.a[at[0]]), "key": int(pairs.a[at[1]])},
-        "mean_difference": float(np.nanmean(np.abs(difference))),
-        "js": float(js.mean()) if rows.any() else None,
-        "js_rows": int(rows.sum()),
-        "outside": {"a": float(outside[0].mean()), "b": float(outside[1].mean())},
-        "pairs": _visible_pairs(part_a, part_b),
-        "kept": _kept(common[0], part_b, pairs),
-        "output_error": _output_error(part_a, part_b, pairs),
-        "weights_a": _shown(common[0], part_a, pairs.a),
-        "weights_b": _shown(common[1], part_b, pairs.b),
-        "difference": difference,
-    }
+    return ComparedHead(
+        a=HeadPlace(layer=layer_a, head=part_a.head),
+        b=HeadPlace(layer=layer_b, head=part_b.head),
+        max_difference=SignedDifference(
+            value=float(difference[at]), query=int(pairs.a[at[0]]), key=int(pairs.a[at[1]])
+        ),
+        mean_difference=float(np.nanmean(np.abs(difference))),
+        js=float(js.mean()) if rows.any() else None,
+        js_rows=int(rows.sum()),
+        outside=BothNumbers(a=float(outside[0].mean()), b=float(outside[1].mean())),
+        pairs=_visible_pairs(part_a, part_b),
+        kept=_kept(common[0], part_b, pairs),
+        output_error=_output_error(part_a, part_b, pairs),
+        weights_a=_shown(common[0], part_a, pairs.a),
+        weights_b=_shown(common[1], part_b, pairs.b),
+        difference=difference,
+    )
 
 
-def _visible(part: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+def _visible(part: RunHead) -> np.ndarray[Any, Any] | None:
     """Which pairs a head sees, from its scores; None where it has none."""
-    return None if part.get("scores") is None else np.isfinite(np.asarray(part["scores"], np.float64))
+    return None if part.scores is UNSET else np.isfinite(np.asarray(part.scores, np.float64))
 
 
-def _shown(weights: Floats, part: Mapping[str, Any], at: Sequence[int]) -> Floats:
+def _shown(weights: Floats, part: RunHead, at: Sequence[int]) -> Floats:
     """The weights with NaN where they are hidden, which is not the same as 0."""
     seen = _visible(part)
     return weights if seen is None else np.where(seen[np.ix_(at, at)], weights, np.nan)
 
 
-def _visible_pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Document | None:
+def _visible_pairs(a: RunHead, b: RunHead) -> BothCounts | None:
     """How many pairs each side computes; null without scores."""
     seen = [_visible(part) for part in (a, b)]
     if seen[0] is None or seen[1] is None:
         return None
-    return {"a": int(seen[0].sum()), "b": int(seen[1].sum())}
+    return BothCounts(a=int(seen[0].sum()), b=int(seen[1].sum()))
 
 
-def _kept(weights: Floats, b: Mapping[str, Any], pairs: Alignment) -> float | None:
+def _kept(weights: Floats, b: RunHead, pairs: Alignment) -> float | None:
     seen = _visible(b)
     if seen is None:
         return None
@@ -182,43 +177,45 @@ def _kept(weights: Floats, b: Mapping[str, Any], pairs: Alignment) -> float | No
     return float(np.nansum(np.where(seen[np.ix_(pairs.b, pairs.b)], weights, 0.0)) / total) if total > 0 else None
 
 
-def _output_error(a: Mapping[str, Any], b: Mapping[str, Any], pairs: Alignment) -> float | None:
-    if a.get("output") is None or b.get("output") is None:
+def _output_error(a: RunHead, b: RunHead, pairs: Alignment) -> float | None:
+    if a.output is UNSET or b.output is UNSET:
         return None
     first, second = (
-        np.asarray(a["output"], np.float64)[list(pairs.a)],
-        np.asarray(b["output"], np.float64)[list(pairs.b)],
+        np.asarray(a.output, np.float64)[list(pairs.a)],
+        np.asarray(b.output, np.float64)[list(pairs.b)],
     )
     size = float(np.linalg.norm(first))
     return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
 
 
-def _summary(heads: Sequence[Document]) -> Document:
+def _summary(heads: Sequence[ComparedHead]) -> CompareSummary:
     """Over all heads: the difference of largest magnitude, the mean, the mean divergence."""
-    divergences = [head["js"] for head in heads if head["js"] is not None]
-    return {
-        "max_difference": max((head["max_difference"]["value"] for head in heads), key=abs),
-        "mean_difference": float(np.mean([head["mean_difference"] for head in heads])),
-        "js": float(np.mean(divergences)) if divergences else None,
-    }
+    divergences = [head.js for head in heads if head.js is not None]
+    return CompareSummary(
+        max_difference=max((head.max_difference.value for head in heads), key=abs),
+        mean_difference=float(np.mean([head.mean_difference for head in heads])),
+        js=float(np.mean(divergences)) if divergences else None,
+    )
 
 
-def moved(heads: Sequence[Document], pairs: Alignment, top: int) -> list[Document]:
+def moved(heads: Sequence[ComparedHead], pairs: Alignment, top: int) -> list[MovedWeight]:
     """The weights that differ most, largest first; layer and head are A's, query and key positions in A. Equal weights
     are left out."""
     found = []
     for head in heads:
-        sizes = np.abs(head["difference"])
+        sizes = np.abs(head.difference)
         for at in np.argsort(-sizes, axis=None, kind="stable")[:top]:
             query, key = (int(place) for place in np.unravel_index(int(at), sizes.shape))
             if sizes[query, key] > 0:
                 found.append(
-                    {
-                        **head["a"],
-                        "query": pairs.a[query],
-                        "key": pairs.a[key],
-                        **{side: float(np.nan_to_num(head[f"weights_{side}"][query, key])) for side in "ab"},
-                        "difference": float(head["difference"][query, key]),
-                    }
+                    MovedWeight(
+                        layer=head.a.layer,
+                        head=head.a.head,
+                        query=pairs.a[query],
+                        key=pairs.a[key],
+                        a=float(np.nan_to_num(head.weights_a[query, key])),
+                        b=float(np.nan_to_num(head.weights_b[query, key])),
+                        difference=float(head.difference[query, key]),
+                    )
                 )
-    return sorted(found, key=lambda one: -abs(one["difference"]))[:top]
+    return sorted(found, key=lambda one: -abs(one.difference))[:top]

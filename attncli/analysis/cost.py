@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attncli import __version__
-from attncli.analysis.document import Document, model_part, position_name
+from attncli.analysis.document import model_part, position_name
+from attncli.analysis.documents.cost import CostDocument, GrowthRow, LayerCost, Timing, TotalCost, Variant, VariantName
 from attncli.analysis.visibility import pairs_of
 from attncli.arrays.backend import ITEM
 from attncli.errors import UsageError
@@ -59,7 +60,7 @@ def check(sizes: Sizes) -> None:
             raise UsageError(f"{name} is {getattr(sizes, name)}", expected="at least 1")
 
 
-def variants(sizes: Sizes) -> list[Document]:
+def variants(sizes: Sizes) -> list[Variant]:
     """Every variant with its numbers for one layer.
 
     pairs: visible pairs per head. multiply_adds: of all heads. score_bytes: of all scores of all heads at
@@ -67,7 +68,7 @@ def variants(sizes: Sizes) -> list[Document]:
     (or steps) information between the two most distant tokens must go, None where chance decides.
     """
     n, item, both = sizes.n, ITEM[sizes.dtype], sizes.d_k + sizes.d_v
-    named: list[tuple[str, Mask]] = [
+    named: list[tuple[VariantName, Mask]] = [
         ("full", Everywhere()),
         ("causal", Causal()),
         ("window", Window(sizes.window - 1, 0)),
@@ -77,18 +78,18 @@ def variants(sizes: Sizes) -> list[Document]:
     for name, mask in named:
         pairs = pairs_of(mask, n)
         found.append(
-            {
-                "name": name,
-                "spec": spec_text(mask),
-                "pairs": pairs,
-                "multiply_adds": sizes.heads * pairs * both,
+            Variant(
+                name=name,
+                spec=spec_text(mask),
+                pairs=pairs,
+                multiply_adds=sizes.heads * pairs * both,
                 # dense attention computes every score and hides those that are masked; a window keeps its band
-                "score_bytes": sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
-                "streamed_bytes": sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
-                "steps": 1,
-                "path": -(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
-                "grows": {"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
-            }
+                score_bytes=sizes.heads * item * (n * min(sizes.window, n) if name == "window" else n * n),
+                streamed_bytes=sizes.heads * item * min(sizes.rows, n) * reach(mask, n, sizes.rows),
+                steps=1,
+                path=-(-(n - 1) // max(sizes.window - 1, 1)) if name == "window" and n > 1 else 1,
+                grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
+            )
         )
     return [*found, _hashed(sizes), _recurrent(sizes)]
 
@@ -104,39 +105,39 @@ def reach(mask: Mask, n: int, rows: int) -> int:
     return max(high - low for low, high in ends)
 
 
-def _hashed(sizes: Sizes) -> Document:
+def _hashed(sizes: Sizes) -> Variant:
     """Hash attention as Reformer does it: hashing, and chunks of the sorted tokens that see themselves and the one
     before."""
     n, item = sizes.n, ITEM[sizes.dtype]
     span = min(2 * sizes.chunk, n)
     pairs = n * span * sizes.rounds
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
-    return {
-        "name": "lsh",
-        "spec": f"chunks of {sizes.chunk}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}, {sizes.buckets} buckets",
-        "pairs": pairs,
-        "multiply_adds": sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
-        "score_bytes": sizes.heads * item * pairs,
-        "streamed_bytes": sizes.heads * item * min(sizes.rows, n) * span,
-        "steps": 1,
-        "path": None,
-        "grows": "n·c + n²/c",
-    }
+    return Variant(
+        name="lsh",
+        spec=f"chunks of {sizes.chunk}, {sizes.rounds} round{'s' if sizes.rounds > 1 else ''}, {sizes.buckets} buckets",
+        pairs=pairs,
+        multiply_adds=sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
+        score_bytes=sizes.heads * item * pairs,
+        streamed_bytes=sizes.heads * item * min(sizes.rows, n) * span,
+        steps=1,
+        path=None,
+        grows="n·c + n²/c",
+    )
 
 
-def _recurrent(sizes: Sizes) -> Document:
+def _recurrent(sizes: Sizes) -> Variant:
     """A recurrent network of the same width, h = tanh(W·x + U·h): two products per token, one token after the other."""
-    return {
-        "name": "rnn",
-        "spec": f"width {sizes.d_model}",
-        "pairs": 0,
-        "multiply_adds": 2 * sizes.n * sizes.d_model**2,
-        "score_bytes": ITEM[sizes.dtype] * sizes.n * sizes.d_model,
-        "streamed_bytes": ITEM[sizes.dtype] * sizes.d_model,
-        "steps": sizes.n,
-        "path": sizes.n,
-        "grows": "n·d²",
-    }
+    return Variant(
+        name="rnn",
+        spec=f"width {sizes.d_model}",
+        pairs=0,
+        multiply_adds=2 * sizes.n * sizes.d_model**2,
+        score_bytes=ITEM[sizes.dtype] * sizes.n * sizes.d_model,
+        streamed_bytes=ITEM[sizes.dtype] * sizes.d_model,
+        steps=sizes.n,
+        path=sizes.n,
+        grows="n·d²",
+    )
 
 
 def lengths(n: int) -> list[int]:
@@ -145,70 +146,71 @@ def lengths(n: int) -> list[int]:
     return [n >> shift for shift in range(below, 0, -1)] + [n << shift for shift in range(POINTS - below)]
 
 
-def growth(sizes: Sizes) -> list[Document]:
+def growth(sizes: Sizes) -> list[GrowthRow]:
     """Multiply-adds and score bytes of every variant with a formula at several lengths."""
     rows = []
     for n in lengths(sizes.n):
         found = variants(replace(sizes, n=n, masks=()))
-        rows.append({"n": n, "multiply_adds": {variant["name"]: variant["multiply_adds"] for variant in found}})
+        rows.append(GrowthRow(n=n, multiply_adds={variant.name: variant.multiply_adds for variant in found}))
     return rows
 
 
-def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> Document:
+def layer_cost(at: int, spec: Attention, n: int, d_model: int, dtype: str, rows: int) -> LayerCost:
     """The cost of one attention layer of a model. Projections are those to queries, keys, values and back."""
     pairs, item = pairs_of(spec.mask, n), ITEM[dtype]
     wide = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.v_dim) + spec.heads * spec.v_dim
-    return {
-        "layer": at,
-        "mask": spec_text(spec.mask),
-        "position": position_name(spec.position),
-        "heads": spec.heads,
-        "kv_heads": spec.kv_heads,
-        "pairs": pairs,
-        "multiply_adds": spec.heads * pairs * (spec.head_dim + spec.v_dim),
-        "projections": n * d_model * wide,
-        "score_bytes": spec.heads * n * n * item,
-        "streamed_bytes": spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
-        "cache_bytes": spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
-    }
+    return LayerCost(
+        layer=at,
+        mask=spec_text(spec.mask),
+        position=position_name(spec.position),
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        pairs=pairs,
+        multiply_adds=spec.heads * pairs * (spec.head_dim + spec.v_dim),
+        projections=n * d_model * wide,
+        score_bytes=spec.heads * n * n * item,
+        streamed_bytes=spec.heads * min(rows, n) * reach(spec.mask, n, rows) * item,
+        cache_bytes=spec.kv_heads * n * (spec.head_dim + spec.v_dim) * item,
+    )
 
 
-def model_cost(model: Model, n: int, rows: int) -> tuple[list[Document], Document]:
+def model_cost(model: Model, n: int, rows: int) -> tuple[list[LayerCost], TotalCost]:
     """The cost of every layer of a model for n tokens, and their total; scores are held one layer at a time."""
     layers = [
         layer_cost(at, block.attention, n, model.spec.d_model, model.backend.dtype, rows)
         for at, block in enumerate(model.spec.blocks)
     ]
-    total = {name: sum(layer[name] for layer in layers) for name in ("multiply_adds", "projections", "cache_bytes")}
-    return layers, {
-        **total,
-        **{name: max(layer[name] for layer in layers) for name in ("score_bytes", "streamed_bytes")},
-    }
+    return layers, TotalCost(
+        multiply_adds=sum(layer.multiply_adds for layer in layers),
+        projections=sum(layer.projections for layer in layers),
+        cache_bytes=sum(layer.cache_bytes for layer in layers),
+        score_bytes=max(layer.score_bytes for layer in layers),
+        streamed_bytes=max(layer.streamed_bytes for layer in layers),
+    )
 
 
-def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Document] = ()) -> Document:
+def cost_document(sizes: Sizes, *, model: Model | None = None, measured: Sequence[Timing] = ()) -> CostDocument:
     """`attn.cost/1`. measured: times from `timing.measure`. Raises UsageError for sizes below 1."""
     check(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
-    return {
-        "schema": "attn.cost/1",
-        "version": __version__,
-        "n": sizes.n,
-        "d_model": sizes.d_model,
-        "heads": sizes.heads,
-        "d_k": sizes.d_k,
-        "d_v": sizes.d_v,
-        "dtype": sizes.dtype,
-        "window": sizes.window,
-        "chunk": sizes.chunk,
-        "rounds": sizes.rounds,
-        "rows": sizes.rows,
-        "projections": sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
-        "variants": variants(sizes),
-        "growth": growth(sizes),
-        "model": None if model is None else model_part(model),
-        "layers": layers,
-        "total": total,
-        "measured": list(measured),
-        "warnings": [ENCODER] if model is not None and model.spec.decoder is not None else [],
-    }
+    return CostDocument(
+        version=__version__,
+        n=sizes.n,
+        d_model=sizes.d_model,
+        heads=sizes.heads,
+        d_k=sizes.d_k,
+        d_v=sizes.d_v,
+        dtype=sizes.dtype,
+        window=sizes.window,
+        chunk=sizes.chunk,
+        rounds=sizes.rounds,
+        rows=sizes.rows,
+        projections=sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
+        variants=variants(sizes),
+        growth=growth(sizes),
+        model=None if model is None else model_part(model),
+        layers=layers,
+        total=total,
+        measured=list(measured),
+        warnings=[ENCODER] if model is not None and model.spec.decoder is not None else [],
+    )

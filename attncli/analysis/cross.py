@@ -8,19 +8,15 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace as changed
 
 from attncli import __version__
-from attncli.analysis.document import (
-    Document,
-    attention_part,
-    empty_rows,
-    layer_part,
-    model_part,
-    shape_rows,
-    token_rows,
-)
+from attncli.analysis.document import attention_part, empty_rows, model_part, shape_rows, token_rows
+from attncli.analysis.documents.cross import Aligned, CrossDocument, CrossHead, CrossLayer
+from attncli.analysis.documents.declaration import Numbers
+from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.links import Links
-from attncli.arrays.backend import SCORE_ITEM
+from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend
@@ -111,7 +107,7 @@ def cross_document(
     heads: Sequence[int] | None,
     top: int,
     everything: bool = True,
-) -> Document:
+) -> CrossDocument:
     """`attn.cross/1`. layers, heads: which, None for all. top: how many links. everything: also links to special
     tokens.
 
@@ -119,54 +115,64 @@ def cross_document(
     null where a query sees nothing.
     """
     links = Links(texts.keys, queries=texts.queries, top=top, everything=everything)
-    parts: list[Document] = []
-    shapes: list[Document] = []
-    empty: list[Document] = []
+    parts: list[CrossLayer] = []
+    shapes: list[ShapeRow] = []
+    empty: list[EmptyRow] = []
     specs: list[Attention] = []
     total: Any = 0.0
     for spec, trace in cross_traces(model, texts, layers, heads):
         chosen = list(range(spec.heads)) if heads is None else sorted(heads)
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
-        parts.append(layer_part(model.backend, trace, chosen))
+        parts.append(_layer(model.backend, trace, chosen))
         empty += empty_rows(model.backend, trace, chosen)
         links.add(trace.layer, chosen, list(weights))
         total = total + weights[..., : len(texts.keys)].sum(axis=0)
         specs.append(spec)
     shown = replace(model, spec=_as_model(model.spec, specs))
     computing = replace(model, spec=model.spec.decoder or model.spec).computing(len(texts.queries))
-    mean = total / sum(len(part["heads"]) for part in parts)
-    return {
-        "schema": "attn.cross/1",
-        "version": __version__,
-        "query_text": texts.query,
-        "key_text": texts.key,
-        "value_text": texts.value,
-        "queries": token_rows(texts.queries),
-        "keys": token_rows(texts.keys),
-        "model": model_part(shown) | {"layers": _depth(model)},
-        "attention": attention_part(shown, computing),
-        "shapes": shapes,
-        "layers": parts,
-        "alignment": alignment(mean),
-        "links": links.found(),
-        "empty_rows": empty,
-        "warnings": [*model.warnings, *((SHIFTED,) if model.spec.decoder is not None else ())],
-    }
+    mean = total / sum(len(part.heads) for part in parts)
+    return CrossDocument(
+        version=__version__,
+        query_text=texts.query,
+        key_text=texts.key,
+        value_text=texts.value,
+        queries=token_rows(texts.queries),
+        keys=token_rows(texts.keys),
+        model=changed(model_part(shown), layers=_depth(model)),
+        attention=attention_part(shown, computing),
+        shapes=shapes,
+        layers=parts,
+        alignment=alignment(mean),
+        links=links.found(),
+        empty_rows=empty,
+        warnings=[*model.warnings, *((SHIFTED,) if model.spec.decoder is not None else ())],
+    )
 
 
-def _shapes(rows: list[Document], keys: int, width: int) -> list[Document]:
+def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLayer:
+    """A layer of the document. heads: the numbers of the heads that the trace holds."""
+    scores, weights, mixed, out = (backend.numpy(trace.stages[name]) for name in ("masked", "weights", "mixed", "out"))
+    parts = [
+        CrossHead(head=head, scores=scores[place], weights=weights[place], output=mixed[place])
+        for place, head in enumerate(heads)
+    ]
+    return CrossLayer(layer=trace.layer, heads=parts, output=out)
+
+
+def _shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
     """The shape trace with the second text as Y, which keys and values come from."""
     other = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
-    told = [{**row, "formula": other.get(row["step"], row["formula"])} for row in rows]
-    return [*told[:1], {"step": "memory", "axes": ["key", "width"], "shape": [keys, width], "formula": "Y"}, *told[1:]]
+    told = [changed(row, formula=other.get(row.step, row.formula)) for row in rows]
+    memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
+    return [*told[:1], memory, *told[1:]]
 
 
-def alignment(mean: np.ndarray[Any, Any]) -> list[Document]:
+def alignment(mean: Numbers) -> list[Aligned]:
     """For each query the key with the largest weight, [query, key] to one entry per query; the first of equals."""
     best = mean.argmax(axis=1)
     return [
-        {"query": query, "key": int(key) if mean[query, key] > 0 else None, "weight": float(mean[query, key])}
+        Aligned(query=query, key=int(key) if mean[query, key] > 0 else None, weight=float(mean[query, key]))
         for query, key in enumerate(best)
     ]
 

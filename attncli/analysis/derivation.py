@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
+from msgspec.structs import replace
 
-from attncli.analysis.document import Document, empty_rows, header, overflow, shape_rows
+from attncli.analysis.document import empty_rows, header, overflow, shape_rows
+from attncli.analysis.documents.derivation import (
+    AttentionTopic,
+    Matrices,
+    OutputSum,
+    Products,
+    Projections,
+    Scores,
+    SoftmaxRow,
+    Step,
+)
 from attncli.analysis.softmax_by_hand import softmax_steps
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
@@ -20,7 +31,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 def derivation_document(
     model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
-) -> Document:
+) -> AttentionTopic:
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
@@ -35,25 +46,27 @@ def derivation_document(
     if not np.isfinite(found["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
     steps = _steps(found, spec, _sink(model, spec, layer, head), query)
-    document = header("attn.explain/1", model, text, tokens)
+    heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
-    document["model"] |= {"heads": spec.heads, "kv_heads": spec.kv_heads, "d_k": spec.head_dim, "d_v": spec.v_dim}
-    document["attention"]["scale"] = spec.scale
-    document["attention"]["softcap"] = spec.softcap
-    return document | {
-        "topic": "attention",
-        "layer": layer,
-        "head": head,
-        "query": query,
-        "extra_keys": found["k"].shape[-2] - len(tokens),
-        "rotated": isinstance(spec.position, Rope),
-        "shapes": shape_rows(trace, spec),
-        "steps": steps,
-        "matrices": {"scores": found["masked"][0], "weights": found["weights"][0], "output": found["mixed"][0]},
-        "agreement": _agreement(steps, found, query),
-        "empty_rows": empty_rows(model.backend, trace, [head]),
-        "warnings": [*model.warnings, *trace.notes],
-    }
+    heading["model"] = replace(
+        heading["model"], heads=spec.heads, kv_heads=spec.kv_heads, d_k=spec.head_dim, d_v=spec.v_dim
+    )
+    heading["attention"] = replace(heading["attention"], scale=spec.scale, softcap=spec.softcap)
+    return AttentionTopic(
+        **heading,
+        topic="attention",
+        layer=layer,
+        head=head,
+        query=query,
+        extra_keys=found["k"].shape[-2] - len(tokens),
+        rotated=isinstance(spec.position, Rope),
+        shapes=shape_rows(trace, spec),
+        steps=steps,
+        matrices=Matrices(scores=found["masked"][0], weights=found["weights"][0], output=found["mixed"][0]),
+        agreement=_agreement(steps, found, query),
+        empty_rows=empty_rows(model.backend, trace, [head]),
+        warnings=[*model.warnings, *trace.notes],
+    )
 
 
 def _wide(array: Any) -> Floats:
@@ -67,7 +80,7 @@ def _sink(model: Model, spec: Attention, layer: int, head: int) -> float | None:
     return None if sinks is None else float(model.backend.numpy(sinks)[head])
 
 
-def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Document]:
+def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Step]:
     x, q, k, v = found["hidden"][query], found["q"][0, query], found["k"][0], found["v"][0]
     products = q * k
     raw = products.sum(axis=1)
@@ -83,30 +96,28 @@ def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query:
     # a hidden value may be anything, even NaN: it has no part in the sum
     terms = np.where(weights[:, None] > 0, weights[:, None] * np.where(weights[:, None] > 0, v, 0.0), 0.0)
     return [
-        {"step": "projections", "formula": "q = x·W_Q, k = x·W_K, v = x·W_V", "x": x, "q": q, "k": k, "v": v},
-        {"step": "similarity", "formula": "q·k_j = Σ_i q_i·k_ji", "products": products, "raw": raw},
-        {
-            "step": "scores",
-            "formula": "s_j = q·k_j × scale",
-            "scale": spec.scale,
-            "softcap": spec.softcap,
-            "scaled": scaled,
-            "capped": None if spec.softcap is None else capped,
-            "bias": bias,
-            "visible": visible,
-            "scores": list(worked.scores),
-        },
-        {
-            "step": "softmax",
-            "formula": "w_j = exp(s_j − max) / Σ_j exp(s_j − max)",
-            "highest": worked.highest,
-            "shifted": list(worked.shifted),
-            "exponentials": list(worked.exponentials),
-            "sink": worked.sink,
-            "sum": worked.total,
-            "weights": weights,
-        },
-        {"step": "output", "formula": "o = Σ_j w_j·v_j", "terms": terms, "output": terms.sum(axis=0)},
+        Projections(formula="q = x·W_Q, k = x·W_K, v = x·W_V", x=x, q=q, k=k, v=v),
+        Products(formula="q·k_j = Σ_i q_i·k_ji", products=products, raw=raw),
+        Scores(
+            formula="s_j = q·k_j × scale",
+            scale=spec.scale,
+            softcap=spec.softcap,
+            scaled=scaled,
+            capped=None if spec.softcap is None else capped,
+            bias=bias,
+            visible=visible.tolist(),
+            scores=list(worked.scores),
+        ),
+        SoftmaxRow(
+            formula="w_j = exp(s_j − max) / Σ_j exp(s_j − max)",
+            highest=worked.highest,
+            shifted=list(worked.shifted),
+            exponentials=list(worked.exponentials),
+            sink=worked.sink,
+            sum=worked.total,
+            weights=weights,
+        ),
+        OutputSum(formula="o = Σ_j w_j·v_j", terms=terms, output=terms.sum(axis=0)),
     ]
 
 
@@ -119,15 +130,21 @@ def _bias(found: dict[str, Floats], query: int) -> Floats | None:
         return after - before
 
 
-def _agreement(steps: list[Document], found: dict[str, Floats], query: int) -> float:
+def _agreement(steps: list[Step], found: dict[str, Floats], query: int) -> float:
     """The largest absolute difference between the worked numbers and the run's own."""
-    by_name = {step["step"]: step for step in steps}
-    pairs = [
-        (by_name["similarity"]["raw"], found["raw"][0, query]),
-        (by_name["softmax"]["weights"], found["weights"][0, query]),
-        (by_name["output"]["output"], found["mixed"][0, query]),
-    ]
-    differences = [np.abs(worked - ran) for worked, ran in pairs]
+    differences: list[Floats] = []
+    for step in steps:
+        match step:
+            case Products(raw=raw):
+                differences.append(np.abs(raw - found["raw"][0, query]))
+            case SoftmaxRow(weights=weights):
+                differences.append(np.abs(weights - found["weights"][0, query]))
+            case OutputSum(output=output):
+                differences.append(np.abs(output - found["mixed"][0, query]))
+            case Projections() | Scores():
+                pass
+            case _:
+                assert_never(step)
     return float(max(np.nanmax(difference, initial=0.0) for difference in differences))
 
 

@@ -1,13 +1,16 @@
-"""Documents: what a command found, as one plain dictionary that JSON and every screen are made from."""
+"""Parts of documents that several builders make: the header, the model, the attention, tokens, shapes, layers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from attncli import __version__
+from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow, TokenRow
+from attncli.analysis.documents.run import RunHead, RunLayer
 from attncli.analysis.words import Words
 from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
@@ -17,45 +20,52 @@ from attncli.mechanism.spec import Alibi, Attention, Position, RelativeBuckets, 
 from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.models.model import Model
 
-Document = dict[str, Any]
+
+class Heading(TypedDict):
+    """What `Header` takes."""
+
+    version: str
+    text: str
+    tokens: list[TokenRow]
+    model: ModelPart
+    attention: AttentionPart
+    pieces: list[TokenRow] | UnsetType
 
 
 def header(
-    schema: str,
     model: Model,
     text: str,
     tokens: Sequence[Token],
     words: Words | None = None,
     *,
     computing: Backend | None = None,
-) -> Document:
-    """The part that every document about a text begins with: schema, version, text, tokens, model, attention.
+) -> Heading:
+    """The members that every document about a text begins with: version, text, tokens, model, attention.
 
     words: those that the tokens are merged to; they stand for the tokens then, and the tokens are its `pieces`.
     computing: the backend that the text was computed in, None for the one it is computed in alone.
     """
     return {
-        "schema": schema,
         "version": __version__,
         "text": text,
         "tokens": token_rows(tokens if words is None else words.words),
         "model": model_part(model),
         "attention": attention_part(model, computing or model.computing(len(tokens))),
-        **({} if words is None else {"pieces": token_rows(tokens)}),
+        "pieces": UNSET if words is None else token_rows(tokens),
     }
 
 
-def token_rows(tokens: Iterable[Token]) -> list[Document]:
+def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     """Tokens as documents hold them."""
     return [
-        {
-            "index": token.index,
-            "text": token.text,
-            "id": token.id,
-            "start": token.start,
-            "end": token.end,
-            "special": token.special,
-        }
+        TokenRow(
+            index=token.index,
+            text=token.text,
+            id=token.id,
+            start=token.start,
+            end=token.end,
+            special=token.special,
+        )
         for token in tokens
     ]
 
@@ -68,25 +78,25 @@ def notes(model: Model) -> list[str]:
     return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ())]
 
 
-def model_part(model: Model) -> Document:
+def model_part(model: Model) -> ModelPart:
     """Which weights ran and their sizes; heads and widths are those of layer 0."""
     first, identity = model.spec.blocks[0].attention, model.identity
-    return {
-        "source": identity.source,
-        "name": identity.name,
-        "family": identity.family,
-        "seed": identity.seed,
-        "d_model": model.spec.d_model,
-        "layers": len(model.spec.blocks),
-        "heads": first.heads,
-        "kv_heads": first.kv_heads,
-        "d_k": first.head_dim,
-        "d_v": first.v_dim,
-        "digest": identity.digest,
-    }
+    return ModelPart(
+        source=identity.source,
+        name=identity.name,
+        family=identity.family,
+        seed=identity.seed,
+        d_model=model.spec.d_model,
+        layers=len(model.spec.blocks),
+        heads=first.heads,
+        kv_heads=first.kv_heads,
+        d_k=first.head_dim,
+        d_v=first.v_dim,
+        digest=identity.digest,
+    )
 
 
-def attention_part(model: Model, computing: Backend) -> Document:
+def attention_part(model: Model, computing: Backend) -> AttentionPart:
     """The conventions that ran; where layers differ, each mask and position encoding comes with its layers.
 
     computing: the backend that the text was computed in.
@@ -94,17 +104,17 @@ def attention_part(model: Model, computing: Backend) -> Document:
     layers = [block.attention for block in model.spec.blocks]
     first = layers[0]
     added = model.spec.embedding.positions
-    return {
-        "scale": first.scale,
-        "softcap": first.softcap,
-        "mask": _by_layer([spec_text(layer.mask) for layer in layers]),
-        "mask_says": _says([layer.mask for layer in layers]),
-        "position": added or _by_layer([position_name(layer.position) for layer in layers]),
-        "backend": model.backend.name,
-        "dtype": model.backend.dtype,
-        **({} if computing.dtype == model.backend.dtype else {"compute_dtype": computing.dtype}),
-        **({} if first.hashing is None else {"hashing": first.hashing.spec}),
-    }
+    return AttentionPart(
+        scale=first.scale,
+        softcap=first.softcap,
+        mask=_by_layer([spec_text(layer.mask) for layer in layers]),
+        mask_says=_says([layer.mask for layer in layers]),
+        position=added or _by_layer([position_name(layer.position) for layer in layers]),
+        backend=model.backend.name,
+        dtype=model.backend.dtype,
+        compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
+        hashing=UNSET if first.hashing is None else first.hashing.spec,
+    )
 
 
 def _by_layer(texts: Sequence[str]) -> str:
@@ -149,7 +159,7 @@ def position_name(position: Position) -> str:
             return "t5-buckets"
 
 
-def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[Document]:
+def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
     absent = {
         "capped": attention.softcap is None,
@@ -165,48 +175,51 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
     )  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
     return [
-        {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": told.get(row.step, row.formula)}
+        ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=told.get(row.step, row.formula))
         for row in shapes_of(stages, leading=leading)
     ]
 
 
-def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> Document:
-    """One layer of a document. heads: the numbers of the heads that the trace holds.
+def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> RunLayer:
+    """One layer of a run. heads: the numbers of the heads that the trace holds.
 
     `scores` are the values that enter the softmax, null where hidden. stages: whether to add
     every stage by name.
     """
     found = {name: backend.numpy(array) for name, array in trace.stages.items()}
-    parts = []
-    for place, head in enumerate(heads):
-        part: Document = {"head": head}
-        if "masked" in found:
-            part["scores"] = found["masked"][place]
-        if "weights" in found:
-            part["weights"] = found["weights"][place]
-        part["output"] = found["mixed"][place]
-        if stages:
+    parts = [
+        RunHead(
+            head=head,
+            scores=found["masked"][place] if "masked" in found else UNSET,
+            weights=found["weights"][place] if "weights" in found else UNSET,
+            output=found["mixed"][place],
             # heads that share keys and values show the ones they share
-            part["stages"] = {
+            stages={
                 name: found[name][place * len(found[name]) // len(heads)] for name in ordered(found) if _per_head(name)
             }
-        parts.append(part)
-    layer: Document = {"layer": trace.layer, "heads": parts, "output": found["out"]}
-    if stages:
-        layer["stages"] = {name: found[name] for name in ordered(found) if not _per_head(name)}
-        layer["hidden"] = backend.numpy(trace.after)
-    return layer
+            if stages
+            else UNSET,
+        )
+        for place, head in enumerate(heads)
+    ]
+    return RunLayer(
+        layer=trace.layer,
+        heads=parts,
+        output=found["out"],
+        stages={name: found[name] for name in ordered(found) if not _per_head(name)} if stages else UNSET,
+        hidden=backend.numpy(trace.after) if stages else UNSET,
+    )
 
 
 def _per_head(name: str) -> bool:
     return name not in ("hidden", "concat", "out", "sum", "norm")
 
 
-def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[Document]:
+def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> list[EmptyRow]:
     """The queries that see nothing, one entry per layer, head and query."""
     found = backend.numpy(trace.empty_rows)
     return [
-        {"layer": trace.layer, "head": heads[int(place)], "query": int(query)}
+        EmptyRow(layer=trace.layer, head=heads[int(place)], query=int(query))
         for place, query in zip(*np.nonzero(found), strict=True)
     ]
 
@@ -221,20 +234,3 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     count, several = len(set(queries.tolist())), len(set(heads.tolist()))
     where = f"layer {trace.layer}: {count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads have no finite output"
     return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
-
-
-def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Document:
-    """The document of `attn tokens`; `bytes` are the UTF-8 bytes of the span, none without a span; a byte's own."""
-    rows = token_rows(tokens)
-    for row in rows:
-        covered = "" if row["start"] is None else text[row["start"] : row["end"]]
-        # the span of a byte is the character that it is part of
-        row["bytes"] = [row["id"]] if tokenizer == "byte" else list(covered.encode("utf-8", "surrogatepass"))
-    return {
-        "schema": "attn.tokens/1",
-        "version": __version__,
-        "text": text,
-        "tokenizer": tokenizer,
-        "tokens": rows,
-        "warnings": [],
-    }

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, header, notes, overflow
+from attncli.analysis.document import header, notes, overflow
+from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
 from attncli.analysis.words import Words
 from attncli.errors import InputError
 from attncli.inputs.token import Token
@@ -60,7 +61,7 @@ def _fit(row: np.ndarray[Any, Any], keys: int) -> np.ndarray[Any, Any]:
 
 def find_document(
     model: Model, text: str, tokens: Sequence[Token], sought: Sought, *, words: Words | None = None
-) -> Document:
+) -> FindDocument:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
@@ -72,7 +73,7 @@ def find_document(
     queries = sorted({*ends[0], *ends[1]})
     layers = range(len(model.spec.blocks)) if sought.layers is None else sought.layers
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
-    found: list[Document] = []
+    found: list[FoundHead] = []
     warnings = notes(model)
     for trace in model.trace(
         tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
@@ -87,12 +88,15 @@ def find_document(
                 continue
             there = _place(forward[head], seen[head], sought.end)
             found.append(
-                {
-                    "layer": trace.layer,
-                    "head": head,
-                    **there,
-                    "reverse": _place(back[head], seen_back[head], sought.start),
-                }
+                FoundHead(
+                    layer=trace.layer,
+                    head=head,
+                    weight=there.weight,
+                    rank=there.rank,
+                    visible=there.visible,
+                    top_key=there.top_key,
+                    reverse=_place(back[head], seen_back[head], sought.start),
+                )
             )
     if not found:
         raise InputError(
@@ -100,15 +104,15 @@ def find_document(
             expected="numbers that their type can hold",
             hint="--dtype float64",
         )
-    found.sort(key=lambda row: (-row["weight"], row["layer"], row["head"]))
-    document = header("attn.find/1", model, text, tokens, words)
-    return document | {
-        "from": sought.start,
-        "to": sought.end,
-        "words": words is not None,
-        "heads": found,
-        "warnings": warnings,
-    }
+    found.sort(key=lambda row: (-row.weight, row.layer, row.head))
+    return FindDocument(
+        **header(model, text, tokens, words),
+        query=sought.start,
+        key=sought.end,
+        words=words is not None,
+        heads=found,
+        warnings=warnings,
+    )
 
 
 def _pieces(words: Words | None, at: int) -> range:
@@ -127,12 +131,12 @@ def _row(held: _Ends, queries: Sequence[int], words: Words | None) -> tuple[np.n
     return np.add.reduceat(row, words.starts, axis=-1).sum(1) / looking, shown
 
 
-def _place(row: np.ndarray[Any, Any], seen: np.ndarray[Any, Any], key: int) -> Document:
+def _place(row: np.ndarray[Any, Any], seen: np.ndarray[Any, Any], key: int) -> Reverse:
     weight = float(row[key])
     top = int(np.argmax(row))
-    return {
-        "weight": weight,
-        "rank": int((row > weight).sum()) + 1 if seen[key] else None,
-        "visible": int(seen.sum()),
-        "top_key": top if row[top] > 0 else None,
-    }
+    return Reverse(
+        weight=weight,
+        rank=int((row > weight).sum()) + 1 if seen[key] else None,
+        visible=int(seen.sum()),
+        top_key=top if row[top] > 0 else None,
+    )

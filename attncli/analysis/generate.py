@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
-from attncli.analysis.document import Document, header, notes, token_rows
+from attncli.analysis.document import header, notes, token_rows
+from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
 from attncli.arrays.backend import SCORE_ITEM
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
@@ -44,7 +46,7 @@ def generated_document(
     wanted: Continuing,
     *,
     progress: Callable[[float], None] | None = None,
-) -> Document:
+) -> GenerateDocument:
     """Continue a text and return its `attn.generate/1` document.
 
     Every new token asks as a query over the prompt and what was generated, itself included. Its
@@ -58,40 +60,44 @@ def generated_document(
     tokens than it has positions.
     """
     _check(model, len(tokens), wanted.count)
-    document = header("attn.generate/1", model, text, tokens)
     past: dict[int, tuple[Any, Any]] = {}
     logits = _step(model, tokens, past, None, wanted)
-    steps: list[Document] = []
+    steps: list[GenerateStep] = []
     new: list[Token] = []
     ended = False
     for number in range(wanted.count):
         token, probability = _chosen(model, logits, len(tokens) + number, wanted)
         new.append(token)
-        step: Document = {"token": token.index, "probability": probability, "heads": []}
-        logits = _step(model, [token], past, step, wanted, prompt=len(tokens))
-        means = [(head["context"], head["generated"], head["lookback_per_key"]) for head in step["heads"]]
+        heads: list[StepHead] = []
+        logits = _step(model, [token], past, heads, wanted, prompt=len(tokens))
+        means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated, per_key = (float(value) for value in np.mean(means, 0))
-        step |= {
-            "context": context,
-            "generated": generated,
-            "lookback": _share(context, generated),
-            "lookback_per_key": per_key,
-        }
-        steps.append(step)
+        steps.append(
+            GenerateStep(
+                token=token.index,
+                probability=probability,
+                heads=heads,
+                context=context,
+                generated=generated,
+                lookback=_share(context, generated),
+                lookback_per_key=per_key,
+            )
+        )
         if progress is not None:
             progress((number + 1) / wanted.count)
         if token.id in model.ends if model.ends else token.special:
             ended = True
             break
-    return document | {
-        "generated": token_rows(new),
-        "continuation": "".join(_spoken(token) for token in new),
-        "temperature": wanted.temperature,
-        "sample_seed": wanted.seed if wanted.temperature > 0 else None,
-        "ended": ended,
-        "steps": steps,
-        "warnings": notes(model),
-    }
+    return GenerateDocument(
+        **header(model, text, tokens),
+        generated=token_rows(new),
+        continuation="".join(_spoken(token) for token in new),
+        temperature=wanted.temperature,
+        sample_seed=wanted.seed if wanted.temperature > 0 else None,
+        ended=ended,
+        steps=steps,
+        warnings=notes(model),
+    )
 
 
 def memory(model: Model, prompt: int, wanted: Continuing) -> int:
@@ -128,38 +134,38 @@ def _step(
     model: Model,
     tokens: Sequence[Token],
     past: dict[int, tuple[Any, Any]],
-    step: Document | None,
+    heads: list[StepHead] | None,
     wanted: Continuing,
     *,
     prompt: int = 0,
 ) -> Floats:
     """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
-    `step`."""
+    `heads`."""
     last = len(model.spec.blocks) - 1
     after: Any = None
-    for trace in model.trace(list(tokens), past=past, keep=("weights",) if step is not None else ()):
-        if step is not None and (wanted.layers is None or trace.layer in wanted.layers):
+    for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
+        if heads is not None and (wanted.layers is None or trace.layer in wanted.layers):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
             chosen = range(weights.shape[0]) if wanted.heads is None else wanted.heads
-            step["heads"] += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
+            heads += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
         if trace.layer == last:
             after = trace.after
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 
-def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> Document:
+def _head(layer: int, head: int, row: Floats, prompt: int, rows: bool) -> StepHead:
     context, generated = float(row[:prompt].sum()), float(row[prompt:].sum())
     key = int(row.argmax())
-    part: Document = {
-        "layer": layer,
-        "head": head,
-        "context": context,
-        "generated": generated,
-        "lookback": _share(context, generated),
-        "lookback_per_key": _share(context / prompt, generated / max(row.size - prompt, 1)),
-        "top": {"key": key, "weight": float(row[key])},
-    }
-    return part | {"weights": row} if rows else part
+    return StepHead(
+        layer=layer,
+        head=head,
+        context=context,
+        generated=generated,
+        lookback=_share(context, generated),
+        lookback_per_key=_share(context / prompt, generated / max(row.size - prompt, 1)),
+        top=TopKey(key=key, weight=float(row[key])),
+        weights=row if rows else UNSET,
+    )
 
 
 def _share(context: float, generated: float) -> float:

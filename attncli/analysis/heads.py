@@ -7,9 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
+from msgspec.structs import replace as changed
 
 from attncli.analysis.across_heads import Across
-from attncli.analysis.document import Document, empty_rows, header, notes, overflow
+from attncli.analysis.document import empty_rows, header, notes, overflow
+from attncli.analysis.documents.heads import (
+    AverageHead,
+    Excluded,
+    HeadMetrics,
+    HeadsDocument,
+    MetricValue,
+    MovedMetrics,
+    Order,
+)
+from attncli.analysis.documents.parts import EmptyRow
 from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LEFT_OUT, Links
@@ -95,28 +107,30 @@ class _Layer:
             left_out = exclusion(wanted.exclude, tokens, renormalise=wanted.renormalise)
         self.watch = Watch(model.backend, consumers, about, len(tokens), heads=heads, exclusion=left_out)
 
-    def parts(self, wanted: Compared, repeats: Scores | None) -> list[Document]:
+    def parts(self, wanted: Compared, repeats: Scores | None) -> list[HeadMetrics]:
         """One part of the document for each head."""
         measured = self.tally.result()
         shown = {name: measured[name] for name in wanted.metrics}
         found = []
         for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
-            part: Document = {"layer": self.layer, "head": head}
-            if self.maps is not None:
-                part["pool"] = self.maps.pool
-                part["weights"] = self.maps.values[place]
-            part |= {
-                "metrics": numbers(shown, place, "value"),
-                "baseline": numbers(shown, place, "baseline"),
-                "top_link": top["link"],
-            }
-            if wanted.sort is not None:
-                part["sorted_by"] = numbers({wanted.sort: measured[wanted.sort]}, place, "value")[wanted.sort]["value"]
+            earned = []
             if wanted.labels:
                 earned = labels_of(measured, head=place, repeats=None if repeats is None else repeats[self.layer, head])
-                part["labels"] = [f"{one.name} {one.detail}".rstrip() for one in earned]
-                part["label_scores"] = rows(earned)
-            found.append(part)
+            by = wanted.sort
+            found.append(
+                HeadMetrics(
+                    layer=self.layer,
+                    head=head,
+                    metrics=numbers(shown, place, "value"),
+                    baseline=numbers(shown, place, "baseline"),
+                    top_link=top.link,
+                    sorted_by=UNSET if by is None else numbers({by: measured[by]}, place, "value")[by].value,
+                    labels=[f"{one.name} {one.detail}".rstrip() for one in earned] if wanted.labels else UNSET,
+                    label_scores=rows(earned) if wanted.labels else UNSET,
+                    pool=UNSET if self.maps is None else self.maps.pool,
+                    weights=UNSET if self.maps is None else self.maps.values[place],
+                )
+            )
         return found
 
 
@@ -129,7 +143,7 @@ def heads_document(
     repeats: Scores | None = None,
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
-) -> Document:
+) -> HeadsDocument:
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
@@ -141,7 +155,6 @@ def heads_document(
     words = merged_words(tokens, text) if wanted.words else None
     shown: Sequence[Token] = tokens if words is None else words.words
     pairs = Pairs(identities(tokens, words))
-    document = header("attn.heads/1", model, text, tokens, words)
     layers = range(len(model.spec.blocks)) if wanted.layers is None else sorted(set(wanted.layers))
     across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
     side = SIDE if rows is not None and wanted.maps else None
@@ -158,8 +171,8 @@ def heads_document(
             if progress is not None:
                 progress((layer + block.stop / len(tokens)) / (max(layers) + 1))
 
-    found: list[Document] = []
-    empty: list[Document] = []
+    found: list[HeadMetrics] = []
+    empty: list[EmptyRow] = []
     warnings: list[str] = notes(model)
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
@@ -167,7 +180,7 @@ def heads_document(
     for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
         heads = _chosen(model, wanted, trace.layer)
         now = layer_of(trace.layer)
-        moved: list[Document] | None = None
+        moved: list[MovedMetrics] | None = None
         if rows is None:
             weights, visible = _whole(model, trace, heads, words, len(tokens))
             now.watch.whole(weights, visible)
@@ -186,21 +199,30 @@ def heads_document(
         warnings += overflow(model.backend, trace)
         parts = now.parts(wanted, repeats)
         if rows is None and wanted.maps:
-            for place, part in enumerate(parts):
-                part["weights"] = weights[place]
-        found += parts if moved is None else [part | {"moved": other} for part, other in zip(parts, moved, strict=True)]
+            parts = [changed(part, weights=weights[place]) for place, part in enumerate(parts)]
+        if moved is not None:
+            parts = [changed(part, moved=other) for part, other in zip(parts, moved, strict=True)]
+        found += parts
         empty += [
-            row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row["head"] in heads
+            row for row in empty_rows(model.backend, trace, range(trace.empty_rows.shape[-2])) if row.head in heads
         ]
     if wanted.sort is not None:
-        found.sort(key=lambda part: _order(part["sorted_by"], rising=wanted.rising))
-    held = (
-        {"weights": average, "entropy": spread[0], "heads_entropy": float(np.mean(spread[1:]))}
-        if wanted.maps and spread
-        else None
+        found.sort(key=lambda part: _order(None if part.sorted_by is UNSET else part.sorted_by, rising=wanted.rising))
+    held = None
+    if wanted.maps and spread and average is not None:
+        held = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
+    left_out_kinds = () if wanted.all_links or model.identity.source != "checkpoint" else LEFT_OUT
+    document = HeadsDocument(
+        **header(model, text, tokens, words),
+        heads=found,
+        average=held,
+        empty_rows=empty,
+        warnings=warnings,
+        links_leave_out=list(left_out_kinds) if left_out_kinds else UNSET,
+        excluded=Excluded(names=list(wanted.exclude), renormalised=wanted.renormalise) if wanted.exclude else UNSET,
+        sort=UNSET if wanted.sort is None else Order(metric=wanted.sort, rising=wanted.rising),
     )
-    document |= {"heads": found, "average": held, "empty_rows": empty, "warnings": warnings, **_stated(model, wanted)}
-    return document if across is None else document | across.parts(model, list(layers), wanted.heads)
+    return document if across is None else across.added(document, model, list(layers), wanted.heads)
 
 
 def _entropy(weights: np.ndarray[Any, Any]) -> float:
@@ -209,17 +231,6 @@ def _entropy(weights: np.ndarray[Any, Any]) -> float:
     terms = found * np.log(np.where(found > 0, found, 1.0))
     rows = found.sum(-1) > 0
     return float(-terms.sum(-1)[rows].mean()) + 0.0 if rows.any() else 0.0
-
-
-def _stated(model: Model, wanted: Compared) -> Document:
-    """The choices that a reader of the numbers must know."""
-    left_out = () if wanted.all_links or model.identity.source != "checkpoint" else LEFT_OUT
-    found: Document = {"links_leave_out": list(left_out)} if left_out else {}
-    if wanted.exclude:
-        found["excluded"] = {"names": list(wanted.exclude), "renormalised": wanted.renormalise}
-    if wanted.sort is not None:
-        found["sort"] = {"metric": wanted.sort, "rising": wanted.rising}
-    return found
 
 
 def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:
@@ -250,7 +261,7 @@ def _moved(
     wanted: Compared,
     heads: Sequence[int],
     words: Words | None,
-) -> list[Document]:
+) -> list[MovedMetrics]:
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
     weights, visible = _whole(model, trace, heads, None, count)
@@ -266,19 +277,18 @@ def _moved(
     )
     layer = _Layer(model, tokens, pairs, bare, trace.layer, heads, side=None)
     layer.watch.whole(moved, visible)
-    return [{name: part[name] for name in ("metrics", "top_link")} for part in layer.parts(bare, None)]
+    return [MovedMetrics(metrics=part.metrics, top_link=part.top_link) for part in layer.parts(bare, None)]
 
 
 def _order(value: float | None, *, rising: bool) -> tuple[bool, float]:
     return value is None, 0.0 if value is None else value if rising else -value
 
 
-def numbers(measured: dict[str, Measured], place: int, which: str) -> Document:
+def numbers(measured: dict[str, Measured], place: int, which: str) -> dict[str, MetricValue]:
     """Measured values as documents hold them. place: of the head; which: "value" or "baseline"."""
     return {
-        name: {
-            "value": None if np.isnan(number := float(getattr(one, which)[place])) else number,
-            "rows": int(one.rows[place]),
-        }
+        name: MetricValue(
+            value=None if np.isnan(number := float(getattr(one, which)[place])) else number, rows=int(one.rows[place])
+        )
         for name, one in measured.items()
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attncli.analysis.documents.heads import LabelScore
 from attncli.analysis.measure import Measured
 from attncli.analysis.metrics import OFFSETS
 
@@ -102,9 +103,8 @@ def labels_of(
     return found
 
 
-def rows(labels: Sequence[Labelled]) -> list[dict[str, object]]:
+def rows(labels: Sequence[Labelled]) -> list[LabelScore]:
     """Labels as documents hold them."""
     return [
-        {"name": one.name, "score": one.score, "threshold": one.threshold, "detail": one.detail or None}
-        for one in labels
+        LabelScore(name=one.name, score=one.score, threshold=one.threshold, detail=one.detail or None) for one in labels
     ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
 import numpy as np
 
+from attncli.analysis.documents.declaration import Numbers
+from attncli.analysis.documents.parts import LeftOutKind, LinkRow, TopLink
+from attncli.analysis.documents.run import StrongestLink
 from attncli.analysis.exclude import exclusion
 from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.toplinks import TopLinks
@@ -15,7 +18,7 @@ from attncli.analysis.visible_keys import sight
 from attncli.arrays.backend import numpy_backend
 from attncli.inputs.token import Token
 
-LEFT_OUT = ("special", "self", "neighbours", "first")
+LEFT_OUT: Final[tuple[LeftOutKind, ...]] = ("special", "self", "neighbours", "first")
 """What is no news in a trained model: links from or to special tokens, to the query itself, to the
 tokens beside it, and to the first token, where heads rest when they have nothing to say."""
 
@@ -50,7 +53,7 @@ class Links:
         self._layers.append((layer, heads, made))
         return made
 
-    def add(self, layer: int, heads: Sequence[int], weights: Sequence[np.ndarray[Any, Any]]) -> None:
+    def add(self, layer: int, heads: Sequence[int], weights: Sequence[Numbers]) -> None:
         """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are
         ignored."""
         taken, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
@@ -62,15 +65,15 @@ class Links:
             )
             taken.add(rows, first_head=head.start)
 
-    def overview(self) -> list[dict[str, Any]]:
+    def overview(self) -> list[StrongestLink]:
         """Each head's strongest link, None for a head that has none."""
         return [
-            {"layer": layer, "head": head, "link": _link(links[0]) if links else None}
+            StrongestLink(layer=layer, head=head, link=_link(links[0]) if links else None)
             for layer, heads, taken in self._layers
             for head, links in zip(heads, taken.found(), strict=True)
         ]
 
-    def found(self) -> list[dict[str, Any]]:
+    def found(self) -> list[LinkRow]:
         """The links of all layers and heads together, strongest first, as documents hold them."""
         every = [
             (-link[2], layer, head, link)
@@ -78,9 +81,12 @@ class Links:
             for head, links in zip(heads, taken.found(), strict=True)
             for link in links
         ]
-        return [{"layer": layer, "head": head, **_link(link)} for _, layer, head, link in sorted(every)[: self.top]]
+        return [
+            LinkRow(layer=layer, head=head, query=query, key=key, weight=weight)
+            for _, layer, head, (query, key, weight) in sorted(every)[: self.top]
+        ]
 
 
-def _link(found: tuple[int, int, float]) -> dict[str, Any]:
+def _link(found: tuple[int, int, float]) -> TopLink:
     query, key, weight = found
-    return {"query": query, "key": key, "weight": weight}
+    return TopLink(query=query, key=key, weight=weight)

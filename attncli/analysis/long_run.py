@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document
+from attncli.analysis.documents.run import PooledMap
 from attncli.analysis.links import Links
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.row_consumers import Watch
@@ -76,13 +76,13 @@ class Rowwise:
             row[:, block.low : block.high] = found
             self._row[name] = row
 
-    def maps(self) -> list[Document]:
+    def maps(self) -> list[PooledMap]:
         """The pooled maps of the layer that was seen last: each cell the largest of `pool` × `pool` weights."""
         if self._maps is None:
             return []
         pooled = self._maps
         return [
-            {"layer": self._layer, "head": head, "pool": pooled.pool, "weights": values}
+            PooledMap(layer=self._layer, head=head, pool=pooled.pool, weights=values)
             for head, values in zip(self.chosen(self._layer), pooled.values, strict=True)
         ]
 

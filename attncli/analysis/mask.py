@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.document import Document, model_part, position_name
+from attncli.analysis.document import model_part, position_name
+from attncli.analysis.documents.mask import BiasAt, BiasPart, LayerMask, MaskDocument
 from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.mechanism.attend import attention
@@ -44,41 +46,40 @@ class Bias:
 
 def mask_document(
     masks: Sequence[Mask], n: int, *, seed: int = 0, bias: Bias | None = None, model: Model | None = None
-) -> Document:
+) -> MaskDocument:
     """`attn.mask/1` for n queries and n keys: every mask alone, and their intersection where there are several."""
     whole = both(*masks)
     parts = [mask_part(mask, n, n, seed) for mask in masks]
-    return {
-        "schema": "attn.mask/1",
-        "version": __version__,
-        "n": n,
-        "seed": seed,
-        "gallery": False,
-        "masks": parts,
-        "combined": mask_part(whole, n, n, seed) if len(masks) > 1 else None,
-        "bias": None if bias is None else _bias_part(bias, whole, n, seed),
-        "model": None if model is None else model_part(model),
-        "layers": None if model is None else _layers(model),
-        "warnings": [],
-    }
+    return MaskDocument(
+        version=__version__,
+        n=n,
+        seed=seed,
+        gallery=False,
+        masks=parts,
+        combined=mask_part(whole, n, n, seed) if len(masks) > 1 else None,
+        bias=None if bias is None else _bias_part(bias, whole, n, seed),
+        model=None if model is None else model_part(model),
+        layers=None if model is None else _layers(model),
+        warnings=[],
+    )
 
 
-def _layers(model: Model) -> list[Document]:
+def _layers(model: Model) -> list[LayerMask]:
     """Which mask and positions each layer of a model has."""
     layers = [block.attention for block in model.spec.blocks]
     return [
-        {"layer": at, "mask": spec_text(layer.mask), "position": position_name(layer.position)}
+        LayerMask(layer=at, mask=spec_text(layer.mask), position=position_name(layer.position))
         for at, layer in enumerate(layers)
     ]
 
 
-def gallery_document(n: int, *, seed: int = 0) -> Document:
+def gallery_document(n: int, *, seed: int = 0) -> MaskDocument:
     """`attn.mask/1` with one mask of every kind that `--mask` knows."""
     parts = [
-        {**mask_part(parse(spelling.example, seed=seed), n, n, seed), "form": spelling.form}
+        replace(mask_part(parse(spelling.example, seed=seed), n, n, seed), form=spelling.form)
         for spelling, _ in KINDS.values()
     ]
-    return mask_document([], n, seed=seed) | {"gallery": True, "masks": parts}
+    return replace(mask_document([], n, seed=seed), gallery=True, masks=parts)
 
 
 def named_bias(name: str, head: int, heads: int, reach: int) -> Bias:
@@ -115,7 +116,7 @@ def model_bias(model: Model, layer: int, head: int, reach: int) -> Bias | None:
     return Bias(position_name(spec.position), head, spec.heads, values[head, 0], slope=slope)
 
 
-def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> Document:
+def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     """The bias as a function of distance, and for up to `MAP` positions as a matrix before and after the mask."""
     reach = (len(bias.values) - 1) // 2
     if reach < n - 1:
@@ -124,21 +125,21 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> Document:
     while 2 * (told[-1] or 0.5) < n:
         told.append(int(2 * (told[-1] or 0.5)))
     told = sorted({*told, n - 1})
-    part: Document = {
-        "name": bias.name,
-        "head": bias.head,
-        "heads": bias.heads,
-        "slope": bias.slope,
-        "buckets": bias.buckets,
-        "by_distance": [
-            {"distance": distance, "value": float(bias.values[reach + distance])}
+    part = BiasPart(
+        name=bias.name,
+        head=bias.head,
+        heads=bias.heads,
+        slope=bias.slope,
+        buckets=bias.buckets,
+        by_distance=[
+            BiasAt(distance=distance, value=float(bias.values[reach + distance]))
             for distance in sorted({*told, *(-at for at in told)})
         ],
-        "before": None,
-        "after": None,
-        "weights_before": None,
-        "weights_after": None,
-    }
+        before=None,
+        after=None,
+        weights_before=None,
+        weights_after=None,
+    )
     if n > MAP:
         return part
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
@@ -146,10 +147,10 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> Document:
     seen = np.zeros((n, n), bool)
     for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
         seen[start : start + len(rows), low:high] = rows
-    part |= {"before": matrix, "after": np.where(seen, matrix, np.nan)}
-    if not bias.buckets:
-        part |= {"weights_before": _weights(matrix, np.ones_like(seen)), "weights_after": _weights(matrix, seen)}
-    return part
+    part = replace(part, before=matrix, after=np.where(seen, matrix, np.nan))
+    if bias.buckets:
+        return part
+    return replace(part, weights_before=_weights(matrix, np.ones_like(seen)), weights_after=_weights(matrix, seen))
 
 
 def _weights(bias: Floats, seen: np.ndarray[Any, Any]) -> Floats:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attncli.analysis.document import Document, header
+from attncli.analysis.document import header
+from attncli.analysis.documents.explain import MatrixSoftmaxTopic
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attention
 from attncli.models.model import Model
 
 
-def matrix_softmax_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int) -> Document:
+def matrix_softmax_document(
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int
+) -> MatrixSoftmaxTopic:
     """Softmax of a head's scores by rows, as attention does it, and over all entries of the matrix at once.
 
     `row_sums` are those of the second; the first ones are 1. Both come from the package's own softmax.
@@ -27,13 +30,14 @@ def matrix_softmax_document(model: Model, text: str, tokens: Sequence[Token], *,
         np.ones((1, 1, 1)), np.where(np.isfinite(flat), flat, 0.0), np.zeros_like(flat), scale=1.0, mask=seen
     ).weights
     whole = found.reshape(scores.shape)
-    return header("attn.explain/1", model, text, tokens) | {
-        "topic": "matrix-softmax",
-        "layer": layer,
-        "head": head,
-        "scores": scores,
-        "rows": weights,
-        "whole": whole,
-        "row_sums": whole.sum(axis=1),
-        "warnings": list(model.warnings),
-    }
+    return MatrixSoftmaxTopic(
+        **header(model, text, tokens),
+        topic="matrix-softmax",
+        layer=layer,
+        head=head,
+        scores=scores,
+        rows=weights,
+        whole=whole,
+        row_sums=whole.sum(axis=1),
+        warnings=list(model.warnings),
+    )

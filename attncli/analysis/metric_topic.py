@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.document import Document
+from attncli.analysis.documents.explain import MetricExample, MetricTopic
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import METRICS, Metric
 from attncli.errors import UsageError
@@ -21,7 +21,7 @@ def metric_names() -> list[str]:
     return list(METRICS)
 
 
-def metric_document(name: str) -> Document:
+def metric_document(name: str) -> MetricTopic:
     """A metric's declaration, its value for `EXAMPLE` and for uniform attention over what a causal query of it may see.
 
     Both values are null for a metric that needs tokens. Raises UsageError for an unknown name.
@@ -35,24 +35,23 @@ def metric_document(name: str) -> Document:
     found = measure(np.asarray([EXAMPLE]), causal, metrics=(metric.name,))[metric.name]
     value, uniform = (None if np.isnan(number[0]) else float(number[0]) for number in (found.value, found.baseline))
     rows = int(found.rows[0])
-    return {
-        "schema": "attn.explain/1",
-        "version": __version__,
-        "topic": "metric",
-        "name": metric.name,
-        "says": metric.says,
-        "formula": metric.formula,
-        "low": metric.low,
-        "high": metric.high,
-        "range": range_text(metric),
-        "unit": metric.unit or "share",
-        "rows": metric.rows,
-        "note": metric.note or None,
-        "source": metric.source,
-        "needs": metric.needs or None,
-        "example": {"weights": [list(row) for row in EXAMPLE], "value": value, "uniform": uniform, "rows": rows},
-        "warnings": [],
-    }
+    return MetricTopic(
+        version=__version__,
+        topic="metric",
+        name=metric.name,
+        says=metric.says,
+        formula=metric.formula,
+        low=metric.low,
+        high=metric.high,
+        range=range_text(metric),
+        unit=metric.unit or "share",
+        rows=metric.rows,
+        note=metric.note or None,
+        source=metric.source,
+        needs=metric.needs or None,
+        example=MetricExample(weights=np.asarray(EXAMPLE), value=value, uniform=uniform, rows=rows),
+        warnings=[],
+    )
 
 
 def range_text(metric: Metric) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attncli import __version__
+from attncli.analysis.documents.model import AttentionRow, EstimatePart, LayerGroup, ModelDocument, ModelSide
+from attncli.analysis.documents.models import AliasRow, CachedModel, ModelsDocument
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.hub import Resolved
@@ -20,49 +22,46 @@ from attncli.models.aliases import ALIASES, Alias, package_folder
 from attncli.models.estimate import RULE, Estimate
 from attncli.models.families import MODEL_TYPES
 
-Document = dict[str, Any]
 
-
-def models_document(cache: Path) -> Document:
+def models_document(cache: Path) -> ModelsDocument:
     """`attn.models/1`: the families that run natively, the aliases and whether each is here, the models in the hub's
     cache.
 
     Looks at names, sizes and config.json only, and never uses the network.
     """
-    held: list[Document] = []
+    held: list[CachedModel] = []
     for found in all_cached(cache):
         family = _family(found.folder)
         held.append(
-            {
-                "name": found.name,
-                "revision": found.commit,
-                "folder": str(found.folder),
-                "family": family,
-                "native": family in MODEL_TYPES,
-                "bytes": _size(found.folder),
-                "missing": list(found.missing),
-            }
+            CachedModel(
+                name=found.name,
+                revision=found.commit,
+                folder=str(found.folder),
+                family=family,
+                native=family in MODEL_TYPES,
+                bytes=_size(found.folder),
+                missing=list(found.missing),
+            )
         )
     aliases = [
-        {
-            "name": name,
-            "hub": alias.hub,
-            "family": alias.family,
-            "here": _here(alias, cache),
-        }
+        AliasRow(
+            name=name,
+            hub=alias.hub,
+            family=alias.family,
+            here=_here(alias, cache),
+        )
         for name, alias in ALIASES.items()
     ]
-    return {
-        "schema": "attn.models/1",
-        "version": __version__,
-        "families": list(MODEL_TYPES),
-        "aliases": aliases,
-        "cache": str(cache),
-        "cached": held,
-    }
+    return ModelsDocument(
+        version=__version__,
+        families=list(MODEL_TYPES),
+        aliases=aliases,
+        cache=str(cache),
+        cached=held,
+    )
 
 
-def _here(alias: Alias, cache: Path) -> str | None:
+def _here(alias: Alias, cache: Path) -> Literal["package", "cache"] | None:
     """Where an alias would be taken from without the network: "package" or "cache"; None where it would be fetched."""
     if alias.package and package_folder(alias.package):
         return "package"
@@ -77,7 +76,7 @@ def model_document(
     *,
     estimate: Estimate | None = None,
     warnings: Iterable[str] = (),
-) -> Document:
+) -> ModelDocument:
     """`attn.model/1`: where a checkpoint is and what it does; layers that do the same stand together.
 
     estimate: what a text would take, None where none was asked about. The weights are not read.
@@ -85,38 +84,37 @@ def model_document(
     stored: dict[str, int] = {}
     for info in checkpoint.names().values():
         stored[info.dtype] = stored.get(info.dtype, 0) + info.bytes
-    return {
-        "schema": "attn.model/1",
-        "version": __version__,
-        "name": found.name,
-        "source": found.source,
-        "folder": str(found.folder),
-        "revision": found.revision,
-        "family": spec.family,
-        "tokenizer": checkpoint.tokenizer_path is not None,
-        "fetched": found.tensors is None,
-        "tensors": len(checkpoint.names()),
-        "parameters": sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
-        "bytes": stored,
-        "spec": _side(spec),
-        "decoder": None if spec.decoder is None else _side(spec.decoder),
-        "estimate": None if estimate is None else estimate_part(estimate),
-        "warnings": list(warnings),
-    }
+    return ModelDocument(
+        version=__version__,
+        name=found.name,
+        source=found.source,
+        folder=str(found.folder),
+        revision=found.revision,
+        family=spec.family,
+        tokenizer=checkpoint.tokenizer_path is not None,
+        fetched=found.tensors is None,
+        tensors=len(checkpoint.names()),
+        parameters=sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
+        bytes=stored,
+        spec=_side(spec),
+        decoder=None if spec.decoder is None else _side(spec.decoder),
+        estimate=None if estimate is None else estimate_part(estimate),
+        warnings=list(warnings),
+    )
 
 
-def estimate_part(found: Estimate) -> Document:
+def estimate_part(found: Estimate) -> EstimatePart:
     """An estimate as documents hold it."""
-    return {
-        "tokens": found.tokens,
-        "layers": found.layers,
-        "bytes_read": found.bytes_read,
-        "multiply_adds": found.multiply_adds,
-        "memory": dict(found.memory),
-        "peak_memory": found.peak,
-        "seconds": round(found.seconds, 3),
-        "rule": RULE,
-    }
+    return EstimatePart(
+        tokens=found.tokens,
+        layers=found.layers,
+        bytes_read=found.bytes_read,
+        multiply_adds=found.multiply_adds,
+        memory=dict(found.memory),
+        peak_memory=found.peak,
+        seconds=round(found.seconds, 3),
+        rule=RULE,
+    )
 
 
 def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
@@ -132,44 +130,45 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     return found
 
 
-def _side(spec: Spec) -> Document:
-    return {
-        "d_model": spec.d_model,
-        "vocabulary": spec.vocabulary,
-        "layers": len(spec.blocks),
-        "max_positions": spec.max_positions,
-        "embedding": _plain(spec.embedding),
-        "groups": [{"layers": layers, **_block(block)} for layers, block in groups(spec.blocks)],
-        "final_norm": _plain(spec.final_norm),
-        "head": _plain(spec.head),
-    }
+def _side(spec: Spec) -> ModelSide:
+    return ModelSide(
+        d_model=spec.d_model,
+        vocabulary=spec.vocabulary,
+        layers=len(spec.blocks),
+        max_positions=spec.max_positions,
+        embedding=_plain(spec.embedding),
+        groups=[_group(layers, block) for layers, block in groups(spec.blocks)],
+        final_norm=_plain(spec.final_norm),
+        head=_plain(spec.head),
+    )
 
 
-def _block(block: Block) -> Document:
-    return {
-        "attention": _attention(block.attention),
-        "cross": None if block.cross is None else _attention(block.cross),
-        "mlp": _plain(block.mlp),
-        "norms": {place: _plain(norm) for place, norm in block.norms.items()},
-        "parallel": block.parallel,
-        "residual": block.residual,
-    }
+def _group(layers: list[int], block: Block) -> LayerGroup:
+    return LayerGroup(
+        layers=layers,
+        attention=_attention(block.attention),
+        cross=None if block.cross is None else _attention(block.cross),
+        mlp=_plain(block.mlp),
+        norms={place: _plain(norm) for place, norm in block.norms.items()},
+        parallel=block.parallel,
+        residual=block.residual,
+    )
 
 
-def _attention(attention: Attention) -> Document:
-    return {
-        "heads": attention.heads,
-        "kv_heads": attention.kv_heads,
-        "d_k": attention.head_dim,
-        "d_v": attention.v_dim,
-        "scale": attention.scale,
-        "softcap": attention.softcap,
-        "sinks": attention.sinks,
-        "mask": spec_text(attention.mask),
-        "mask_says": describe(attention.mask),
-        "position": _plain(attention.position),
-        "qk_norm": _plain(attention.qk_norm),
-    }
+def _attention(attention: Attention) -> AttentionRow:
+    return AttentionRow(
+        heads=attention.heads,
+        kv_heads=attention.kv_heads,
+        d_k=attention.head_dim,
+        d_v=attention.v_dim,
+        scale=attention.scale,
+        softcap=attention.softcap,
+        sinks=attention.sinks,
+        mask=spec_text(attention.mask),
+        mask_says=describe(attention.mask),
+        position=_plain(attention.position),
+        qk_norm=_plain(attention.qk_norm),
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document, attention_part, header, token_rows
+from attncli.analysis.document import Heading, attention_part, header, token_rows
+from attncli.analysis.documents.explain import OrderRow, OrderTopic
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -53,7 +54,7 @@ def order_of(tokens: Sequence[Token], other: Sequence[Token]) -> list[int]:
 
 def order_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], order: Sequence[int], *, layer: int = 0
-) -> Document:
+) -> OrderTopic:
     """Run the tokens as they are and in another order through each model, and compare every token's attention output
     with its own.
 
@@ -65,44 +66,45 @@ def order_document(
         raise InputError(
             "the other order is the same order", expected="at least two different tokens", hint="--tokenizer char"
         )
-    document: Document = {}
-    rows = []
+    heading: Heading | None = None
+    rows: list[OrderRow] = []
     back = list(order) == list(range(len(tokens)))[::-1]
     for model in models:
-        document = document or header("attn.explain/1", model, text, tokens)
+        heading = heading or header(model, text, tokens)
         rows.append(_row(model, tokens, order, layer))
-        if back and rows[-1]["position"] == "alibi" and rows[-1]["equal"] and len(tokens) > 2:
+        if back and rows[-1].position == "alibi" and rows[-1].equal and len(tokens) > 2:
             rows.append(_row(model, tokens, [*range(1, len(tokens)), 0], layer))
-    return document | {
-        "topic": "order",
-        "layer": layer,
-        "order": list(order),
-        "reversed": back,
-        "moved": token_rows(_moved(tokens, order)),
-        "rows": rows,
-        "warnings": [],
-    }
+    assert heading is not None, "there is at least one model"
+    return OrderTopic(
+        **heading,
+        topic="order",
+        layer=layer,
+        order=list(order),
+        reversed=back,
+        moved=token_rows(_moved(tokens, order)),
+        rows=rows,
+        warnings=[],
+    )
 
 
-def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> Document:
+def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:
     """What one model makes of one order."""
     before, after = (_outputs(model, asked, layer) for asked in (tokens, _moved(tokens, order)))
     difference = np.abs(after - before[list(order)]).max(axis=1)
     greatest = int(difference.argmax())
     tolerance = ROUNDING * _epsilon(model.backend.dtype) * float(np.abs(before).max(initial=0.0))
-    return {
-        **{
-            name: value
-            for name, value in attention_part(model, model.backend).items()
-            if name in ("position", "mask", "dtype")
-        },
-        "order": list(order),
-        "max_difference": float(difference[greatest]),
-        "token": int(order[greatest]),
-        "tolerance": tolerance,
-        "equal": bool(difference[greatest] <= tolerance),
-        "per_token": difference[np.argsort(order)],
-    }
+    ran = attention_part(model, model.backend)
+    return OrderRow(
+        mask=ran.mask,
+        position=ran.position,
+        dtype=ran.dtype,
+        order=list(order),
+        max_difference=float(difference[greatest]),
+        token=int(order[greatest]),
+        tolerance=tolerance,
+        equal=bool(difference[greatest] <= tolerance),
+        per_token=difference[np.argsort(order)],
+    )
 
 
 def _moved(tokens: Sequence[Token], order: Sequence[int]) -> list[Token]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from attncli.analysis.document import Document, empty_rows, header, layer_part, notes, overflow, shape_rows
+from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, shape_rows
+from attncli.analysis.documents.declaration import Numbers
+from attncli.analysis.documents.parts import EmptyRow, ShapeRow
+from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import STAGES, Rowwise
 from attncli.analysis.words import Words, joined, merged_words
@@ -123,7 +126,7 @@ class Batched:
     it."""
 
     traces: list[LayerTrace]
-    shapes: list[Document]
+    shapes: list[ShapeRow]
     computing: Backend
 
 
@@ -150,7 +153,7 @@ def run_document(
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
     batched: Batched | None = None,
-) -> Document:
+) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
     see: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
@@ -160,11 +163,6 @@ def run_document(
     words = merged_words(tokens, text) if wanted.words else None
     words = words if wanted.span is None else joined(tokens, text, [wanted.span], words)
     shown = tokens if words is None else words.words
-    document = header(
-        "attn.run/1", model, text, tokens, words, computing=None if batched is None else batched.computing
-    )
-    if wanted.query is not None:
-        document["queries"] = [wanted.query]
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
     learned = model.identity.source == "checkpoint"
     links = Links(shown, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
@@ -180,12 +178,12 @@ def run_document(
         keep = SQUARE if wanted.stages or see is not None else STAGES
         watch = None if long is None else long.see
         traces = model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch)
-    shapes: list[Document] = [] if batched is None else batched.shapes
-    layers: list[Document] = []
-    empty: list[Document] = []
+    shapes: list[ShapeRow] = [] if batched is None else batched.shapes
+    layers: list[RunLayer] = []
+    empty: list[EmptyRow] = []
     warnings: list[str] = notes(model)
-    maps: list[Document] = []
-    averages: list[np.ndarray[Any, Any]] = []
+    maps: list[PooledMap] = []
+    averages: list[Numbers] = []
     for trace in traces:
         heads = (
             list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
@@ -202,55 +200,81 @@ def run_document(
             part = layer_part(model.backend, trace, heads, stages=wanted.stages)
             if words is not None:
                 part = _worded(part, words)
-            links.add(trace.layer, heads, [head["weights"] for head in part["heads"]])
+            links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
             part = _rows_of(part, wanted.query)
         if wanted.query is not None:
             averages.append(
-                np.asarray(np.mean([head["weights"][0][: len(shown)] for head in part["heads"]], 0, dtype=np.float64))
+                np.asarray(np.mean([rows_of(head)[0][: len(shown)] for head in part.heads], 0, dtype=np.float64))
             )
         if wanted.matrices:
             layers.append(part)
-    document |= {"shapes": shapes, "overview": links.overview(), "layers": layers, "links": links.found()}
-    if long is not None:
-        document["maps"] = maps
-    if averages:
-        document["average"] = np.mean(averages, 0)
-    if learned and not wanted.all_links:
-        document["links_leave_out"] = list(LEFT_OUT)
-    document |= {"empty_rows": empty, "warnings": warnings}
-    return document
+    return RunDocument(
+        **header(model, text, tokens, words, computing=None if batched is None else batched.computing),
+        queries=UNSET if wanted.query is None else [wanted.query],
+        shapes=shapes,
+        overview=links.overview(),
+        layers=layers,
+        links=links.found(),
+        maps=UNSET if long is None else maps,
+        average=np.mean(averages, 0) if averages else UNSET,
+        links_leave_out=list(LEFT_OUT) if learned and not wanted.all_links else UNSET,
+        empty_rows=empty,
+        warnings=warnings,
+    )
 
 
-def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, np.ndarray[Any, Any]]) -> Document:
+def rows_of(head: RunHead) -> Numbers:
+    """The weights of a head that were kept, [query, key]."""
+    assert head.weights is not UNSET
+    return head.weights
+
+
+def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
     """A layer of which only one query's rows were kept, or nothing."""
-    if not row:
-        return {"layer": layer, "heads": []}
     parts = [
-        {"head": head, "scores": row["masked"][place], "weights": row["weights"][place]}
-        for place, head in enumerate(heads)
+        RunHead(head=head, scores=row["masked"][place], weights=row["weights"][place])
+        for place, head in enumerate(heads if row else ())
     ]
-    return {"layer": layer, "heads": parts}
+    return RunLayer(layer=layer, heads=parts)
 
 
-def _worded(layer: Document, words: Words) -> Document:
+def _worded(layer: RunLayer, words: Words) -> RunLayer:
     """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
-    heads = [{"head": head["head"], "weights": words.merge(head["weights"])} for head in layer["heads"]]
-    return {"layer": layer["layer"], "heads": heads}
+    heads = [RunHead(head=head.head, weights=words.merge(rows_of(head))) for head in layer.heads]
+    return RunLayer(layer=layer.layer, heads=heads)
 
 
-def _rows_of(layer: Document, query: int | None) -> Document:
+def _rows_of(layer: RunLayer, query: int | None) -> RunLayer:
     """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
     are whole."""
     if query is None:
         return layer
 
-    def cut(name: str, part: Any) -> Any:
-        if name == "stages":
-            return {
-                stage: cut(stage, rows) if "query" in DECLARED[stage].axes else rows for stage, rows in part.items()
-            }
-        return part[query : query + 1].copy() if isinstance(part, np.ndarray) else part
+    def cut(rows: Numbers | UnsetType) -> Numbers | UnsetType:
+        return rows if rows is UNSET else rows[query : query + 1].copy()
 
-    rows = {name: cut(name, part) for name, part in layer.items()}
-    rows["heads"] = [{name: cut(name, part) for name, part in head.items()} for head in layer["heads"]]
-    return rows
+    def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
+        if stages is UNSET:
+            return UNSET
+        return {
+            stage: rows[query : query + 1].copy() if "query" in DECLARED[stage].axes else rows
+            for stage, rows in stages.items()
+        }
+
+    heads = [
+        RunHead(
+            head=head.head,
+            scores=cut(head.scores),
+            weights=cut(head.weights),
+            output=cut(head.output),
+            stages=cut_stages(head.stages),
+        )
+        for head in layer.heads
+    ]
+    return RunLayer(
+        layer=layer.layer,
+        heads=heads,
+        output=cut(layer.output),
+        stages=cut_stages(layer.stages),
+        hidden=cut(layer.hidden),
+    )

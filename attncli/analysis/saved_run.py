@@ -8,8 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from attncli.analysis.document import Document
+from attncli.analysis.documents.heads import AverageHead, HeadMetrics, HeadsDocument
+from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRow, TokenRow
+from attncli.analysis.documents.reading import check, part_of
+from attncli.analysis.documents.run import RunDocument, RunHead, RunLayer
 from attncli.analysis.heads import numbers
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.measure import measure
@@ -23,9 +27,16 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(\d{1,6})\.([a-z]+)")
 HEAD = ("schema", "version", "text", "tokens", "model", "attention")
+HEADED = "metadata as attn run --save writes it"
 
 
-def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, top: int) -> Document:
+class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
+    """What the metadata of a tensor file says about the run."""
+
+    empty_rows: EmptyRows
+
+
+def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, top: int) -> RunDocument:
     """The `attn.run/1` document of a file that `--save` wrote. top: how many links.
 
     Raises InputError for a file without our metadata or without weights.
@@ -37,9 +48,10 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
             expected="metadata that says what ran",
             hint="attn tensors FILE",
         )
-    document: Document = {
-        name: _parsed(name, value, where) for name, value in metadata.items() if name in (*HEAD, "empty_rows")
-    }
+    told = {name: _parsed(name, value, where) for name, value in metadata.items() if name in (*HEAD, "empty_rows")}
+    found = part_of(
+        {**{name: told[name] for name in HEAD}, "empty_rows": told.get("empty_rows", [])}, SavedHead, where, HEADED
+    )
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
     for name, array in tensors.items():
         if (match := STAGE_NAME.fullmatch(name)) is not None:
@@ -47,8 +59,9 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
     layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
     if not layers:
         raise InputError("this file holds no layer with weights", where=where, expected="layers.0.weights and so on")
-    tokens = _tokens(document)
-    links = Links(tokens, top=top, everything=_source(document) != "checkpoint")
+    tokens = tokens_of(found.tokens)
+    learned = found.model.source == "checkpoint"
+    links = Links(tokens, top=top, everything=not learned)
     parts = []
     for layer, stages in layers.items():
         weights = stages["weights"]
@@ -59,29 +72,36 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
                 expected=f"[head, {len(tokens)}, {len(tokens)}]",
             )
         links.add(layer, range(len(weights)), list(weights))
-        heads = []
-        for head, rows in enumerate(weights):
-            part: Document = {"head": head, "weights": rows}
-            if "masked" in stages:
-                part["scores"] = stages["masked"][head]
-            if "mixed" in stages:
-                part["output"] = stages["mixed"][head]
-            heads.append(part)
-        parts.append({"layer": layer, "heads": heads, **({"output": stages["out"]} if "out" in stages else {})})
+        heads = [
+            RunHead(head=head, weights=rows, scores=_of(stages, "masked", head), output=_of(stages, "mixed", head))
+            for head, rows in enumerate(weights)
+        ]
+        parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
     shapes = [
-        {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": row.formula}
+        ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=row.formula)
         for row in shapes_of(_steps(next(iter(layers.items())), tensors))
     ]
-    left_out = {} if _source(document) != "checkpoint" else {"links_leave_out": list(LEFT_OUT)}
-    kept = {name: document[name] for name in HEAD}
-    found = {
-        "shapes": shapes,
-        "overview": links.overview(),
-        "layers": parts,
-        "links": links.found(),
-        "empty_rows": document.get("empty_rows", []),
-    }
-    return kept | {"schema": "attn.run/1"} | found | left_out | {"warnings": []}
+    document = RunDocument(
+        version=found.version,
+        text=found.text,
+        tokens=found.tokens,
+        model=found.model,
+        attention=found.attention,
+        shapes=shapes,
+        overview=links.overview(),
+        layers=parts,
+        links=links.found(),
+        links_leave_out=list(LEFT_OUT) if learned else UNSET,
+        empty_rows=found.empty_rows,
+        warnings=[],
+    )
+    check(document, where)
+    return document
+
+
+def _of(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
+    """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
+    return stages[name][head] if name in stages and head < len(stages[name]) else UNSET
 
 
 def _steps(
@@ -102,24 +122,22 @@ def _steps(
     return found
 
 
-def heads_of_run(document: Document, metrics: Sequence[str] = DEFAULT) -> Document:
+def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> HeadsDocument:
     """The `attn.heads/1` document of a run's weights: metrics, baselines and links of what the run document holds.
 
     Raises InputError for a run without weights or with some of its rows only.
     """
-    held = [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"] if "weights" in head]
-    if not held or document.get("queries"):
+    held = [(layer.layer, head) for layer in document.layers for head in layer.heads if head.weights is not UNSET]
+    if not held or document.queries is not UNSET:
         raise InputError(
             "this document holds no whole weights to compare",
             expected="a run saved with all rows: attn run TEXT --json",
         )
-    tokens = _tokens(document)
-    everything = "links_leave_out" not in document
+    tokens = tokens_of(document.tokens)
     found = []
     for layer, head in held:
-        weights = np.asarray(head["weights"], np.float64)[:, : len(tokens)]
-        scores = head.get("scores")
-        visible = None if scores is None else np.isfinite(np.asarray(scores, np.float64)[:, : len(tokens)])
+        weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
+        visible = None if head.scores is UNSET else np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
         measured = measure(
             weights[None],
             visible,
@@ -127,14 +145,36 @@ def heads_of_run(document: Document, metrics: Sequence[str] = DEFAULT) -> Docume
             tokens=[token.text for token in tokens],
             special=[token.special for token in tokens],
         )
-        links = Links(tokens, top=1, everything=everything)
-        links.add(layer, [head["head"]], [weights])
-        place = {"layer": layer, "head": head["head"], "weights": head["weights"]}
-        both = {"metrics": numbers(measured, 0, "value"), "baseline": numbers(measured, 0, "baseline")}
-        found.append(place | both | {"top_link": links.overview()[0]["link"]})
-    last = [np.asarray(head["weights"], np.float64) for layer, head in held if layer == held[-1][0]]
-    kept = {name: document[name] for name in (*HEAD, "empty_rows", "warnings", "links_leave_out") if name in document}
-    return kept | {"schema": "attn.heads/1", "heads": found, "average": {"weights": np.mean(last, 0)}}
+        links = Links(tokens, top=1, everything=document.links_leave_out is UNSET)
+        links.add(layer, [head.head], [weights])
+        found.append(
+            HeadMetrics(
+                layer=layer,
+                head=head.head,
+                metrics=numbers(measured, 0, "value"),
+                baseline=numbers(measured, 0, "baseline"),
+                top_link=links.overview()[0].link,
+                weights=head.weights,
+            )
+        )
+    last = [np.asarray(head.weights, np.float64) for layer, head in held if layer == held[-1][0]]
+    return HeadsDocument(
+        version=document.version,
+        text=document.text,
+        tokens=document.tokens,
+        model=document.model,
+        attention=document.attention,
+        heads=found,
+        average=AverageHead(weights=np.mean(last, 0)),
+        empty_rows=document.empty_rows,
+        warnings=document.warnings,
+        links_leave_out=document.links_leave_out,
+    )
+
+
+def tokens_of(rows: Sequence[TokenRow]) -> list[Token]:
+    """The tokens that a document lists."""
+    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]
 
 
 def _parsed(name: str, value: str, where: str) -> Any:
@@ -142,20 +182,3 @@ def _parsed(name: str, value: str, where: str) -> Any:
     return parsed_object(
         b'{"value":' + value.encode("utf-8", "surrogatepass") + b"}", where, f"JSON in the metadata {name}"
     )["value"]
-
-
-def _tokens(document: Document) -> list[Token]:
-    try:
-        return [
-            Token(row["index"], row["text"], row["id"], row["start"], row["end"], row["special"])
-            for row in document["tokens"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            "the tokens in this file are not what attn writes", expected="what attn schema run describes"
-        ) from error
-
-
-def _source(document: Document) -> str:
-    model = document["model"]
-    return str(model.get("source")) if isinstance(model, Mapping) else ""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
-from attncli.analysis.document import Document
+from attncli.analysis.documents.declaration import Part, members
+from attncli.analysis.documents.run import RunDocument
 from attncli.arrays.backend import Backend
 from attncli.mechanism.trace import SAVED, LayerTrace
 
@@ -36,15 +38,18 @@ class Stored:
                 self.tensors[f"{prefix}.{name}"] = np.ascontiguousarray(self.backend.numpy(trace.stages[name]))
 
 
-def metadata(document: Document) -> dict[str, str]:
+def metadata(document: RunDocument) -> dict[str, str]:
     """The head of a document as metadata of a tensor file: each member as JSON text.
 
     The file holds every token and every row, also where the document merges words or is about one query.
     """
     import orjson
 
-    head = {**document, "tokens": document.get("pieces", document["tokens"])}
+    def plain(part: object) -> object:
+        if not isinstance(part, Part):
+            raise TypeError(f"metadata holds no {type(part).__name__}")
+        return dict(members(part))
+
+    held = dict(members(document)) | {"tokens": document.tokens if document.pieces is UNSET else document.pieces}
     names = ("schema", "version", "text", "tokens", "model", "attention", "empty_rows")
-    return {
-        name: orjson.dumps(head[name], option=orjson.OPT_SERIALIZE_NUMPY).decode() for name in names if name in head
-    }
+    return {name: orjson.dumps(held[name], default=plain).decode() for name in names}

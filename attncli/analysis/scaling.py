@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.document import Document
+from attncli.analysis.documents.explain import ScaleSoftmax, ScaleVariance, ScalingTopic
 from attncli.errors import LimitError, UsageError
 from attncli.mechanism.attend import attention
 from attncli.mechanism.random_streams import normal
@@ -18,7 +18,7 @@ CHUNK = 2**22
 """Random numbers drawn at a time, which bounds the memory."""
 
 
-def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> Document:
+def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: int | None = None) -> ScalingTopic:
     """Variance of q·k for `samples` independent pairs of standard normal vectors of width d_k, and what scaling does
     to a softmax.
 
@@ -44,20 +44,19 @@ def scaling_document(d_k: int, *, samples: int, keys: int, seed: int, d_model: i
     scales = [("none", 1.0), ("sqrt-dk", d_k**-0.5)]
     scales += [("sqrt-dmodel", d_model**-0.5)] if d_model is not None else []
     queries = max(samples // keys, 1)
-    return {
-        "schema": "attn.explain/1",
-        "version": __version__,
-        "topic": "scaling",
-        "d_k": d_k,
-        "d_model": d_model,
-        "samples": samples,
-        "keys": keys,
-        "queries": queries,
-        "seed": seed,
-        "variance": [{"scale": name, **_variance(dots * scale, d_k * scale**2)} for name, scale in scales],
-        "softmax": _softmax(d_k, scales, queries, keys, seed),
-        "warnings": [],
-    }
+    return ScalingTopic(
+        version=__version__,
+        topic="scaling",
+        d_k=d_k,
+        d_model=d_model,
+        samples=samples,
+        keys=keys,
+        queries=queries,
+        seed=seed,
+        variance=[_variance(name, dots * scale, d_k * scale**2) for name, scale in scales],
+        softmax=_softmax(d_k, scales, queries, keys, seed),
+        warnings=[],
+    )
 
 
 def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
@@ -71,21 +70,22 @@ def _dots(d_k: int, samples: int, seed: int) -> np.ndarray[Any, Any]:
     return np.concatenate(parts)
 
 
-def _variance(values: np.ndarray[Any, Any], theory: float) -> Document:
+def _variance(scale: str, values: np.ndarray[Any, Any], theory: float) -> ScaleVariance:
     centred = values - values.mean()
     variance = float((centred**2).sum() / (len(values) - 1))
     error = math.sqrt(max(float((centred**4).mean()) - variance**2, 0.0) / len(values))
-    return {
-        "mean": float(values.mean()),
-        "mean_error": math.sqrt(variance / len(values)),
-        "variance": variance,
-        "variance_error": error,
-        "theory": theory,
-        "standard_errors": abs(variance - theory) / error if error > 0 else None,
-    }
+    return ScaleVariance(
+        scale=scale,
+        mean=float(values.mean()),
+        mean_error=math.sqrt(variance / len(values)),
+        variance=variance,
+        variance_error=error,
+        theory=theory,
+        standard_errors=abs(variance - theory) / error if error > 0 else None,
+    )
 
 
-def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int) -> list[Document]:
+def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int, seed: int) -> list[ScaleSoftmax]:
     """Means over the queries of largest weight, entropy (nats) and gradient norm, for every scale and for uniform
     weights."""
     sums = {name: np.zeros(3) for name, _ in scales}
@@ -97,8 +97,8 @@ def _softmax(d_k: int, scales: list[tuple[str, float]], queries: int, keys: int,
         for name, scale in scales:
             weights = attention(q, k, np.zeros((count, 1, keys, 1)), scale=scale).weights
             sums[name] += peakedness(weights[:, 0, 0]).sum(axis=0)
-    found = [{"scale": name, **_named(total / queries)} for name, total in sums.items()]
-    return [*found, {"scale": "uniform", **_named(peakedness(np.full((1, keys), 1 / keys))[0])}]
+    found = [_named(name, total / queries) for name, total in sums.items()]
+    return [*found, _named("uniform", peakedness(np.full((1, keys), 1 / keys))[0])]
 
 
 def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -112,5 +112,5 @@ def peakedness(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.stack([weights.max(axis=1), -(weights * logs).sum(axis=1), norms], axis=1)
 
 
-def _named(values: np.ndarray[Any, Any]) -> Document:
-    return {"largest": float(values[0]), "entropy": float(values[1]), "gradient": float(values[2])}
+def _named(scale: str, values: np.ndarray[Any, Any]) -> ScaleSoftmax:
+    return ScaleSoftmax(scale=scale, largest=float(values[0]), entropy=float(values[1]), gradient=float(values[2]))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attncli import __version__
-from attncli.analysis.document import Document
+from attncli.analysis.documents.explain import SoftmaxTopic
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.attend import attention
 
@@ -89,7 +89,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
     return found
 
 
-def softmax_document(scores: Sequence[float], temperature: float) -> Document:
+def softmax_document(scores: Sequence[float], temperature: float) -> SoftmaxTopic:
     """`attn.explain/1`, topic "softmax": given numbers, divided by the temperature, with and without the maximum
     subtracted.
 
@@ -107,25 +107,24 @@ def softmax_document(scores: Sequence[float], temperature: float) -> Document:
     plain = [_exp(score) for score in divided]
     total = math.fsum(value for value in plain if value is not None)
     ran = softmax_of(divided)
-    return {
-        "schema": "attn.explain/1",
-        "version": __version__,
-        "topic": "softmax",
-        "given": list(scores),
-        "temperature": temperature,
-        "scores": divided,
-        "exponentials": plain,
-        "sum": None if None in plain or not math.isfinite(total) else total,
-        "highest": worked.highest,
-        "shifted": list(worked.shifted),
-        "shifted_exponentials": list(worked.exponentials),
-        "shifted_sum": worked.total,
-        "weights": list(worked.weights),
-        "entropy": worked.entropy,
-        "gradient": worked.gradient,
-        "agreement": max(abs(a - b) for a, b in zip(worked.weights, ran, strict=True)),
-        "warnings": [],
-    }
+    return SoftmaxTopic(
+        version=__version__,
+        topic="softmax",
+        given=list(scores),
+        temperature=temperature,
+        scores=divided,
+        exponentials=plain,
+        sum=None if None in plain or not math.isfinite(total) else total,
+        highest=max(divided),
+        shifted=list(worked.shifted),
+        shifted_exponentials=list(worked.exponentials),
+        shifted_sum=worked.total,
+        weights=list(worked.weights),
+        entropy=worked.entropy,
+        gradient=worked.gradient,
+        agreement=max(abs(a - b) for a, b in zip(worked.weights, ran, strict=True)),
+        warnings=[],
+    )
 
 
 def softmax_of(scores: Sequence[float]) -> list[float]:

@@ -8,9 +8,11 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli import __version__
-from attncli.analysis.document import Document
+from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
+from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.arguments import checked
@@ -123,7 +125,7 @@ def tensors_document(
     heads: Sequence[int] | None,
     top: int,
     stages: bool,
-) -> Document:
+) -> TensorsDocument:
     """The `attn.tensors/1` document of a trace. Links are the largest weights over all batch entries.
 
     heads: which, None for all. top: how many links. stages: every stage by name.
@@ -138,16 +140,19 @@ def tensors_document(
     for place in np.ndindex(lead):
         parts = []
         for head in chosen:
-            part: Document = {
-                "head": head, "scores": found["masked"][place][head], "weights": found["weights"][place][head],
-                "output": found["mixed"][place][head],
-            }  # fmt: skip
-            if stages:
-                part["stages"] = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
-            parts.append(part)
-            links += _largest(list(place), head, part["weights"], top)
-            empties += [{"layer": 0, "head": head, "query": int(query)} for query in np.flatnonzero(empty[place][head])]
-        batch.append({"index": list(place), "heads": parts})
+            every = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
+            parts.append(
+                CapturedHead(
+                    head=head,
+                    scores=every["masked"],
+                    weights=every["weights"],
+                    output=every["mixed"],
+                    stages=every if stages else UNSET,
+                )
+            )
+            links += _largest(list(place), head, every["weights"], top)
+            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[place][head])]
+        batch.append(BatchEntry(index=list(place), heads=parts))
     names = [f"batch {axis}" if len(lead) > 1 else "batch" for axis in range(len(lead))]
     shown = {
         "q": arrays.q,
@@ -166,26 +171,43 @@ def tensors_document(
     shapes = shapes_of(
         {name: array for name, array in shown.items() if not absent.get(name, False)}, leading=tuple(names)
     )
-    return {
-        "schema": "attn.tensors/1",
-        "version": __version__,
-        "file": file,
-        "queries": arrays.q.shape[-2],
-        "keys": arrays.k.shape[-2],
-        "model": {
-            "source": "tensors", "name": file, "family": None, "seed": None, "d_model": None, "layers": 1, "heads": arrays.q.shape[-3],
-            "kv_heads": arrays.k.shape[-3], "d_k": arrays.q.shape[-1], "d_v": arrays.v.shape[-1], "digest": None,
-        },
-        "attention": {
-            "scale": arrays.rule.scale, "softcap": arrays.rule.softcap, "mask": spec_text(mask), "position": "none",
-            "backend": backend.name, "dtype": backend.dtype,
-        },
-        "shapes": [_shape(row) for row in shapes],
-        "batch": batch,
-        "links": sorted(links, key=lambda link: (-link["weight"], link["index"], link["head"], link["query"], link["key"]))[:top],
-        "empty_rows": empties,
-        "warnings": _unlike(arrays.stored, found["weights"]),
-    }  # fmt: skip
+    return TensorsDocument(
+        version=__version__,
+        file=file,
+        queries=arrays.q.shape[-2],
+        keys=arrays.k.shape[-2],
+        model=_model(file, arrays),
+        attention=AttentionPart(
+            scale=rule.scale,
+            softcap=rule.softcap,
+            mask=spec_text(mask),
+            position="none",
+            backend=backend.name,
+            dtype=backend.dtype,
+        ),
+        shapes=[_shape(row) for row in shapes],
+        batch=batch,
+        links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
+        empty_rows=empties,
+        warnings=_unlike(arrays.stored, found["weights"]),
+    )
+
+
+def _model(file: str, arrays: Captured) -> ModelPart:
+    """What ran: the arrays, and no weights."""
+    return ModelPart(
+        source="tensors",
+        name=file,
+        family=None,
+        seed=None,
+        d_model=None,
+        layers=1,
+        heads=arrays.q.shape[-3],
+        kv_heads=arrays.k.shape[-3],
+        d_k=arrays.q.shape[-1],
+        d_v=arrays.v.shape[-1],
+        digest=None,
+    )
 
 
 def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) -> list[str]:
@@ -201,21 +223,21 @@ def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) 
     ]
 
 
-def _shape(row: Shape) -> Document:
+def _shape(row: Shape) -> ShapeRow:
     formula = "given" if row.step in ROLES else row.formula
-    return {"step": row.step, "axes": list(row.axes), "shape": list(row.shape), "formula": formula}
+    return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula)
 
 
-def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[Document]:
+def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[CapturedLink]:
     flat = np.nan_to_num(weights).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:top]
     return [
-        {
-            "index": index,
-            "head": head,
-            "query": int(at // weights.shape[-1]),
-            "key": int(at % weights.shape[-1]),
-            "weight": float(flat[at]),
-        }
+        CapturedLink(
+            index=index,
+            head=head,
+            query=int(at // weights.shape[-1]),
+            key=int(at % weights.shape[-1]),
+            weight=float(flat[at]),
+        )
         for at in order
     ]

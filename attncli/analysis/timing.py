@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.cost import Sizes, variants
-from attncli.analysis.document import Document
+from attncli.analysis.documents.cost import Timing
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
 from attncli.errors import LimitError
 from attncli.mechanism.attend import Rule, attend, row_blocks
@@ -25,7 +25,7 @@ ENOUGH = 0.4
 REPEATS = 7
 
 
-def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda _: None) -> list[Document]:
+def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda _: None) -> list[Timing]:
     """Median times of one layer's attention on seeded q, k, v: dense, by row blocks, causal, window, a recurrent
     network, torch's fused.
 
@@ -39,7 +39,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
             expected=f"at most {MOST_BYTES / 2**30:.0f} GiB to measure",
             hint="a smaller -n or fewer --num-heads",
         )
-    work = {variant["name"]: variant["multiply_adds"] for variant in variants(sizes)}
+    work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants(sizes)}
     computed = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
         name: work[name] / work["full"] for name in ("causal", "window", "rnn")
     }
@@ -52,14 +52,14 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = lambda
         for what, seconds, times in _timed(backend, sizes, seed, note):
             dense = seconds if what == "full" else dense
             found.append(
-                {
-                    "name": what,
-                    "backend": name,
-                    "seconds": seconds,
-                    "repeats": times,
-                    "ratio": seconds / dense,
-                    "computed": computed[what],
-                }
+                Timing(
+                    name=what,
+                    backend=name,
+                    seconds=seconds,
+                    repeats=times,
+                    ratio=seconds / dense,
+                    computed=computed[what],
+                )
             )
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document
+from attncli.analysis.documents.mask import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.arrays.backend import numpy_backend
 from attncli.errors import LimitError
 from attncli.mechanism.key_range import span
@@ -114,24 +114,22 @@ def _edges(first: int, last: int, block: int) -> list[int]:
     return [0, *range(block - first % block, last - first, block)]
 
 
-def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> Document:
+def mask_part(mask: Mask, queries: int, keys: int, seed: int) -> MaskPart:
     """What one mask shows, as `attn.mask/1` holds it. Share is of queries × keys, 0 to 1; the map's cells likewise of
     their pairs."""
     found = count(bound(mask, queries, keys, seed), queries, keys)
     pairs = int(found.per_query.sum())
     heights, widths = (np.diff([*range(0, size, found.block), size]) for size in (queries, keys))
-    return {
-        "spec": spec_text(mask),
-        "says": {"en": describe(mask), "zh": describe(mask, lang="zh")},
-        "everything": shows_all(mask),
-        "pairs": pairs,
-        "share": pairs / (queries * keys),
-        "keys_per_query": {
-            "least": int(found.per_query.min()),
-            "mean": pairs / queries,
-            "most": int(found.per_query.max()),
-        },
-        "empty_rows": [int(at) for at in np.flatnonzero(found.per_query == 0)],
-        "unseen_keys": [int(at) for at in np.flatnonzero(found.per_key == 0)],
-        "map": {"block": found.block, "share": found.cells / np.outer(heights, widths)},
-    }
+    return MaskPart(
+        spec=spec_text(mask),
+        words=MaskWords(en=describe(mask), zh=describe(mask, lang="zh")),
+        everything=shows_all(mask),
+        pairs=pairs,
+        share=pairs / (queries * keys),
+        keys_per_query=KeysPerQuery(
+            least=int(found.per_query.min()), mean=pairs / queries, most=int(found.per_query.max())
+        ),
+        empty_rows=[int(at) for at in np.flatnonzero(found.per_query == 0)],
+        unseen_keys=[int(at) for at in np.flatnonzero(found.per_key == 0)],
+        map=ShareMap(block=found.block, share=found.cells / np.outer(heights, widths)),
+    )

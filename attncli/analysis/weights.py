@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli import __version__
+from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
 from attncli.errors import AttnError, LimitError, UnsupportedError
 from attncli.inputs.dtypes import named
 from attncli.inputs.tensors import TensorInfo, read_metadata, read_tensors, tensor_index
@@ -17,10 +19,8 @@ from attncli.models.layouts.layout import NOTHING_ASKED, Asked
 from attncli.models.layouts.recognise import recognise
 from attncli.models.one_layer import digest
 
-Document = dict[str, Any]
 
-
-def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> Document:
+def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocument:
     """The tensors of a file with their statistics, and the attention they make up.
 
     A file that is no attention is listed all the same, and `warnings` says why; so is one whose numbers
@@ -29,10 +29,10 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> Document:
     """
     listed = tensor_index(path)
     metadata = read_metadata(path)
-    document: Document = {
-        "schema": "attn.weights/1", "version": __version__, "file": str(path), "layout": None, "digest": None, "sizes": None,
-        "embedding": None, "metadata": metadata,
-    }  # fmt: skip
+    layout: str | None = None
+    identity: str | None = None
+    sizes: AttentionSizes | None = None
+    embedding: EmbeddingRows | None = None
     warnings: list[str] = []
     roles: dict[str, str] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -49,10 +49,11 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> Document:
             )
         else:
             roles = found.roles
-            document |= {"layout": found.layout, "digest": digest(found.weights), "sizes": asdict(found.facts)}
+            layout, identity = found.layout, digest(found.weights)
+            sizes = AttentionSizes(**asdict(found.facts))
             if found.vocabulary is not None:
-                by = "id" if found.vocabulary.places is None else "text"
-                document["embedding"] = {"rows": len(found.vocabulary.rows), "by": by}
+                by: Literal["id", "text"] = "id" if found.vocabulary.places is None else "text"
+                embedding = EmbeddingRows(rows=len(found.vocabulary.rows), by=by)
             warnings += [*([found.scale.says] if found.scale else []), *found.notes]
     rows = []
     for info in listed:
@@ -62,19 +63,32 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> Document:
             warnings.append(
                 f"{info.name} holds {odd:,} of {arrays[info.name].size:,} values that are not finite; such a file does not run"
             )
-    return document | {"tensors": rows, "warnings": warnings}
+    return WeightsDocument(
+        version=__version__,
+        file=str(path),
+        layout=layout,
+        digest=identity,
+        sizes=sizes,
+        embedding=embedding,
+        metadata=metadata,
+        tensors=rows,
+        warnings=warnings,
+    )
 
 
-def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None) -> tuple[Document, int]:
+def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None) -> tuple[TensorRow, int]:
     """A tensor's entry, and how many of its values are not finite; statistics are over the others, in float64."""
-    row: Document = {
-        "name": info.name,
-        "dtype": info.dtype,
-        "shape": list(info.shape),
-        "bytes": _bytes(info),
-        "role": role or None,
-    }
-    row |= dict.fromkeys(("min", "mean", "max", "std"))
+    row = TensorRow(
+        name=info.name,
+        dtype=info.dtype,
+        shape=list(info.shape),
+        bytes=_bytes(info),
+        role=role or None,
+        min=None,
+        mean=None,
+        max=None,
+        std=None,
+    )
     if array is None:
         return row, 0
     # bfloat16 knows no mean of its own
@@ -84,7 +98,7 @@ def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None)
     kept = values[finite] if odd else values
     if kept.size:
         mean, spread = float(kept.mean(dtype=np.float64)), float(kept.std(dtype=np.float64))
-        row |= {"min": float(kept.min()), "mean": mean, "max": float(kept.max()), "std": spread}
+        row = replace(row, min=float(kept.min()), mean=mean, max=float(kept.max()), std=spread)
     return row, odd
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +19,8 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import InputError, UsageError, VerdictError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.compare import CompareDocument
+    from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.records.run import RunRecord
 
 
@@ -66,20 +67,17 @@ def compare(
     how = answer.view(output, environment, parts=PARTS)
     if fail_above is not None and not fail_above >= 0:
         raise UsageError(f"--fail-above is {fail_above:g}", expected="a number from 0")
-    saved = _saved(texts)
     records: list[RunRecord] = []
-    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output, records)
+    runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []
 
-    def documents() -> Iterator[Mapping[str, Any]]:
+    def documents() -> Iterator[CompareDocument]:
         from attncli.analysis.compare import compare_document
-        from attncli.cli.view import fitting
 
         name, first = next(runs)
         for other, second in runs:
-            compared = partial(compare_document, names=(name, other), top=output.top)
-            document = (compared if saved is None else fitting(compared, Path(other)))(first, second)
-            worst.append(abs(document["summary"]["max_difference"]))
+            document = compare_document(first, second, names=(name, other), top=output.top)
+            worst.append(abs(document.summary.max_difference))
             if page.html is not None:
                 if len(worst) > 1:
                     raise UsageError(
@@ -98,25 +96,25 @@ def compare(
         raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
 
-def _write_page(records: list[RunRecord], document: Mapping[str, Any], page: PageOptions, lang: str) -> None:
+def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
     from attncli.render.page.contents import Page
 
-    left, right = ([pair[side] for pair in document["aligned"]] for side in (0, 1))
+    left, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
     start = {"view": "difference"}
     made = Page(records[0].text, records, pairs=(left, right), start=start, lang=lang, budget=page.budget)
     page_output.write(page, made)
 
 
-def _record(name: str, document: Mapping[str, Any]) -> RunRecord:
+def _record(name: str, document: RunDocument) -> RunRecord:
     """A saved run, called by the name of its file."""
     from attncli.analysis.records.saved import document_record
 
-    found = document_record(dict(document))
+    found = document_record(document)
     assert found is not None  # it is a run
     return replace(found, name=name)
 
 
-def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] | None:
+def _saved(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
     """The saved runs, if all texts name such files; None otherwise."""
     if (
         not texts
@@ -128,13 +126,14 @@ def _saved(texts: list[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]] |
     return ((text, _read(Path(text))) for text in texts)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> RunDocument:
+    from attncli.analysis.documents.run import RunDocument
     from attncli.cli.view import opened
 
     found = opened(path)
-    if found["schema"] != "attn.run/1":
+    if not isinstance(found, RunDocument):
         raise InputError(
-            f"this is {found['schema']!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
+            f"this is {found.schema!r}", where=str(path), expected="attn.run/1, as attn run --json writes it"
         )
     return found
 
@@ -147,7 +146,7 @@ def _sides(
     tokenizer: str | None,
     output: OutputOptions,
     records: list[RunRecord],
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+) -> Iterator[tuple[str, RunDocument]]:
     told, asked = sorted_out(texts or (), asked)
     if len(told) > 2:
         raise UsageError(f"{len(told)} texts are given", expected="one or two")
@@ -159,7 +158,7 @@ def _sides(
 
 def _run(
     environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord]
-) -> Mapping[str, Any]:
+) -> RunDocument:
     from attncli.analysis.records.run import run_record
     from attncli.analysis.run import Wanted, cost, run_document
 

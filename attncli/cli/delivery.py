@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
@@ -15,8 +15,13 @@ from attncli.errors import LimitError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from attncli.analysis.documents.declaration import Document
+    from attncli.analysis.documents.heads import HeadsDocument
+    from attncli.analysis.documents.run import RunDocument
     from attncli.render.lines import Lines
     from attncli.render.view import View
+
+Kind = TypeVar("Kind", bound="Document")
 
 UNITS = {
     "": 1,
@@ -149,9 +154,9 @@ def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
 
 
 def give(
-    documents: Iterable[Mapping[str, Any]],
-    screen: Callable[[Mapping[str, Any], View], Lines],
-    rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]],
+    documents: Iterable[Kind],
+    screen: Callable[[Kind, View], Lines],
+    rows: Callable[[Kind], Iterable[Sequence[object]]],
     asked: OutputOptions,
     environment: Environment,
     how: View,
@@ -176,9 +181,9 @@ def give(
 
 
 def _pieces(
-    documents: Iterable[Mapping[str, Any]],
-    screen: Callable[[Mapping[str, Any], View], Lines],
-    rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]],
+    documents: Iterable[Kind],
+    screen: Callable[[Kind, View], Lines],
+    rows: Callable[[Kind], Iterable[Sequence[object]]],
     asked: OutputOptions,
     environment: Environment,
     how: View,
@@ -213,7 +218,7 @@ def _plain(rows: Iterable[Sequence[object]], place: int, several: bool) -> Itera
         yield lines.encode()
 
 
-def draw(document: Mapping[str, Any], asked: OutputOptions) -> None:
+def draw(document: RunDocument | HeadsDocument, asked: OutputOptions) -> None:
     """Draw a document's weights to the file that `--svg` names."""
     from attncli.inputs.atomic import atomic_writer
     from attncli.render.svg import attention_svg

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import ExplainDocument
     from attncli.models.model import Model
 
 TOPICS = ("softmax", "scaling", "matrix-softmax", "order", "metric")
@@ -185,7 +186,7 @@ def metric(
     _give(ctx, metric_document(name), output, lang)
 
 
-def _give(ctx: typer.Context, document: dict[str, Any], output: ExplainOutput, lang: str) -> None:
+def _give(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput, lang: str) -> None:
     from attncli.render.screens.explain import explain_rows, explain_screen
 
     environment: Environment = ctx.obj

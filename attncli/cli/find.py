@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,7 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.find import FindDocument
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
@@ -70,7 +71,7 @@ def find(
     single = output.json or page.html is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
 
-    def documents() -> Iterator[Mapping[str, Any]]:
+    def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
                 document = _document(environment, loaded, found, model, compute, (start, end), words=words)
@@ -104,7 +105,7 @@ def _document(
     ends: tuple[str, str],
     *,
     words: bool,
-) -> Mapping[str, Any]:
+) -> FindDocument:
     from attncli.analysis.find import Sought, find_document
     from attncli.analysis.run import Wanted
     from attncli.analysis.words import joined, merged_words

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import delivery as answer
 from attncli.cli import request
@@ -19,6 +19,9 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.generate import GenerateDocument
 
 MOST = 100_000
 
@@ -94,7 +97,7 @@ def run(
     rows = output.json or output.ndjson
     wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)
 
-    def documents() -> Iterator[Mapping[str, Any]]:
+    def documents() -> Iterator[GenerateDocument]:
         for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
             with request.told_where(found), progress(environment, "generating") as tell:
                 tokens = request.tokens_of(loaded, found)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.heads import HeadsDocument
     from attncli.analysis.heads import Compared
     from attncli.analysis.random_repeats import Scores
     from attncli.inputs.text import Text
@@ -126,7 +127,7 @@ def heads(
     wanted = _wanted(loaded, model, output, asked)
     repeats = _repeats(loaded, wanted)
 
-    def documents() -> Iterator[Mapping[str, Any]]:
+    def documents() -> Iterator[HeadsDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
                 document = _document(environment, loaded, found, compute, output, asked, wanted, repeats)
@@ -198,7 +199,9 @@ def _document(
     asked: HeadsOptions,
     wanted: Compared,
     repeats: Scores | None,
-) -> Mapping[str, Any]:
+) -> HeadsDocument:
+    from msgspec.structs import replace
+
     from attncli.analysis.heads import heads_document
     from attncli.analysis.run import Wanted, cost
     from attncli.cli.progress import progress
@@ -223,10 +226,9 @@ def _document(
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)
-    document["resources"] = resources(model, before, expected.memory)
-    if asked.top is not None and asked.top < len(document["heads"]):
-        document["heads_in_all"] = len(document["heads"])
-        document["heads"] = document["heads"][: asked.top]
+    document = replace(document, resources=resources(model, before, expected.memory))
+    if asked.top is not None and asked.top < len(document.heads):
+        document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: asked.top])
     if output.svg is not None:
         answer.draw(document, output)
     if asked.csv is not None:
@@ -234,7 +236,7 @@ def _document(
     return document
 
 
-def _write_csv(path: Path, document: Mapping[str, Any]) -> None:
+def _write_csv(path: Path, document: HeadsDocument) -> None:
     import csv
     from io import StringIO
 

@@ -83,7 +83,7 @@ def show(
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
     from attncli.models.load import read_spec
-    from attncli.render.screens.models import model_rows, model_screen
+    from attncli.render.screens.model import model_rows, model_screen
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(

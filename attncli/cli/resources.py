@@ -7,19 +7,26 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.parts import Resources
     from attncli.models.model import Model
 
 
-def resources(model: Model, before: int, estimate: int) -> dict[str, int | None]:
+def resources(model: Model, before: int, estimate: int) -> Resources:
     """`resources` of a document. before: bytes of weights read before the text ran; estimate: of its memory, in bytes.
 
     What a process took differs from run to run: it is told of checkpoints, whose size it shows. Documents of
     other weights are the same bytes each time.
     """
+    from msgspec import UNSET
+
+    from attncli.analysis.documents.parts import Resources
     from attncli.models.machine_limits import peak_memory
 
-    found: dict[str, int | None] = {"bytes_read": model.store.bytes_read() - before, "memory_estimate": estimate}
-    return found | ({"peak_memory": peak_memory()} if model.identity.source == "checkpoint" else {})
+    return Resources(
+        bytes_read=model.store.bytes_read() - before,
+        memory_estimate=estimate,
+        peak_memory=peak_memory() if model.identity.source == "checkpoint" else UNSET,
+    )
 
 
 def effort(models: Sequence[Model], started: float) -> str:

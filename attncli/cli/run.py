@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,7 @@ from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.run import Batched, Wanted
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
@@ -108,7 +109,7 @@ def run(
     asked = Asked(query, every, save, all_links, words)
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
-    def documents() -> Iterator[Mapping[str, Any]]:
+    def documents() -> Iterator[RunDocument]:
         found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
         for each, batched in (
             _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
@@ -177,7 +178,9 @@ def _document(
     output: OutputOptions,
     asked: Asked,
     batched: Batched | None = None,
-) -> Mapping[str, Any]:
+) -> RunDocument:
+    from msgspec.structs import replace
+
     from attncli.analysis.run import cost, run_document
     from attncli.analysis.saved_tensors import Stored, metadata
     from attncli.cli.progress import progress
@@ -196,16 +199,15 @@ def _document(
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         see = None if stored is None else stored.add
         document = run_document(model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched)
-    document["resources"] = resources(model, before, expected.memory)
+    document = replace(document, resources=resources(model, before, expected.memory))
     if stored is not None and asked.save is not None:
         from attncli.inputs.tensors import write_tensors
 
         write_tensors(asked.save, stored.tensors, metadata(document))
     if output.svg is not None:
         answer.draw(document, output)
-    if not tables:
-        document["layers"] = []  # they were for the picture alone
-    return document
+    # without tables, they were for the picture alone
+    return document if tables else replace(document, layers=[])
 
 
 def _plan(

@@ -22,8 +22,8 @@ def schema(
 
     attn schema attn.run/1
     """
+    from attncli.analysis.documents.json_schema import SCHEMAS
     from attncli.render.encoding import json_bytes
-    from attncli.render.schema import SCHEMAS
 
     environment: Environment = ctx.obj
     if name is None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from attncli.cli import delivery as answer
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
     from attncli.render.lines import Lines
     from attncli.render.view import View
 
+Kind = TypeVar("Kind", bound="Document")
+
 
 def give(
-    documents: Iterable[Mapping[str, Any]],
-    screen: Callable[[Mapping[str, Any], View], Lines],
-    rows: Callable[[Mapping[str, Any]], Iterable[Sequence[object]]],
+    documents: Iterable[Kind],
+    screen: Callable[[Kind, View], Lines],
+    rows: Callable[[Kind], Iterable[Sequence[object]]],
     asked: OutputOptions,
     environment: Environment,
     how: View,

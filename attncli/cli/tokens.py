@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from attncli.cli.options import AttentionOptions, ModelOptions, TableOutput, Tex
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.tokens import TokensDocument
     from attncli.inputs.token import Tokenizer
 
 
@@ -32,8 +33,8 @@ def tokens(
     answer.check(output, environment)
     how = answer.view(output, environment)
 
-    def documents() -> Iterator[Mapping[str, Any]]:
-        from attncli.analysis.document import tokens_document
+    def documents() -> Iterator[TokensDocument]:
+        from attncli.analysis.tokens import tokens_document
 
         checkpoint = request.model_name(environment, model, AttentionOptions(), text.tokenizer)
         tokenizer = _tokenizer(environment, checkpoint, text.tokenizer or "word")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from attncli.models.rounding import rounded, seeing_rounded
 from attncli.models.row_blocks import LONG, rows_for
 from attncli.models.run import Store
 
+Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -34,7 +37,7 @@ class Identity:
     layout: how a weight file spells its tensors, in words; None for the others.
     """
 
-    source: str
+    source: Source
     name: str | None = None
     family: str | None = None
     seed: int | None = None

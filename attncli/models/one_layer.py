@@ -19,7 +19,7 @@ from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec
 from attncli.models.embedding import with_positions
-from attncli.models.model import Identity, Model
+from attncli.models.model import Identity, Model, Source
 from attncli.models.vocabulary import Vocabulary
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
@@ -273,7 +273,7 @@ class OneLayerStore:
 def seeded_model(
     settings: Settings,
     seed: int,
-    source: str,
+    source: Source,
     tokenizer: Tokenizer,
     backend: Backend,
     *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,9 @@ RATIO = 2.0
 Floats = np.ndarray[Any, Any]
 
 
+SideName = Literal["self", "encoder", "decoder"]
+
+
 @dataclass(frozen=True)
 class LayerDifference:
     """Largest |difference| in float64 of one layer. side: "self", "encoder" or "decoder".
@@ -39,7 +42,7 @@ class LayerDifference:
     largest of all, each relative to the largest number of its array or 1.
     """
 
-    side: str
+    side: SideName
     layer: int
     weights: tuple[float, ...]
     cross: tuple[float, ...]
@@ -92,7 +95,7 @@ def verify(
     tokens, other = _tokens(model, text), _target(model, text, target)
     ids, wanted = _ids(tokens), None if other is None else _ids(other)
     exact, single = (reference(folder, ids, target=wanted, dtype=dtype) for dtype in ("float64", "float32"))
-    names = ("self",) if other is None else ("encoder", "decoder")
+    names: tuple[SideName, ...] = ("self",) if other is None else ("encoder", "decoder")
     layers, ours = [], []
     for side, name, theirs in zip(_sides(model, tokens, other), names, exact, strict=True):
         layers += [_difference(name, trace, hidden, theirs) for trace, hidden in side]
@@ -150,7 +153,7 @@ def _pairs(trace: LayerTrace, hidden: Floats, theirs: Side) -> Iterator[tuple[Fl
         yield np.asarray(hidden, np.float64), theirs.hidden[trace.layer + 1]
 
 
-def _difference(side: str, trace: LayerTrace, hidden: Floats, theirs: Side) -> LayerDifference:
+def _difference(side: SideName, trace: LayerTrace, hidden: Floats, theirs: Side) -> LayerDifference:
     pairs = list(_pairs(trace, hidden, theirs))
     apart = [np.abs(a - b) for a, b in pairs]
     cross = tuple(float(head.max()) for head in apart[1]) if trace.cross is not None else ()

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attncli.analysis.documents.declaration import Part, members
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ACTIVE = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """What JSON lets stand and a terminal obeys, in UTF-8: DEL, C1 controls, bidi controls, line and paragraph
@@ -25,7 +27,7 @@ NUMBER_BYTES = {"float64": 22, "float32": 13, "bfloat16": 13, "float16": 13}
 """Bytes that one number with its comma takes in JSON, rounded up from measured means of weights and scores."""
 
 
-def json_bytes(document: Mapping[str, Any]) -> bytes:
+def json_bytes(document: Part | Mapping[str, Any]) -> bytes:
     """The document as strict JSON, one member of the top level per line, with a newline at the end.
 
     NaN and infinities become null. Lone surrogates become U+FFFD, as I-JSON (RFC 7493) allows none. What a terminal
@@ -36,7 +38,7 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
     return b"".join(json_pieces(document))
 
 
-def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
+def json_pieces(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     """`json_bytes` in pieces of about a mebibyte or an array, whichever is more: never the whole text at once."""
     held: list[bytes] = []
     size = 0
@@ -49,23 +51,28 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _parts(document: Mapping[str, Any]) -> Iterator[bytes]:
+def _parts(document: Part | Mapping[str, Any]) -> Iterator[bytes]:
     before = b"{\n"
-    for key, value in document.items():
+    for key, value in _members(document):
         yield before + _dumps(_checked(key)) + b": "
         yield from _value_parts(value)
         before = b",\n"
-    yield b"\n}\n" if document else b"{}\n"
+    yield b"\n}\n" if before == b",\n" else b"{}\n"
+
+
+def _members(value: Part | Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The members of an object in JSON, in order."""
+    return members(value) if isinstance(value, Part) else value.items()
 
 
 def _value_parts(value: Any) -> Iterator[bytes]:
     """The value's JSON; what holds many numbers, such as layers and heads, member by member."""
-    if isinstance(value, dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
-        named = isinstance(value, dict)
+    if isinstance(value, Part | dict | list) and _numbers(value) * NUMBER_BYTES["float32"] > PIECE:
+        named = not isinstance(value, list)
         before = b"{" if named else b"["
-        for key in value if named else range(len(value)):
+        for key, held in enumerate(value) if isinstance(value, list) else _members(value):
             yield before + (_dumps(_checked(key)) + b":" if named else b"")
-            yield from _value_parts(value[key])
+            yield from _value_parts(held)
             before = b","
         yield b"}" if named else b"]"
     else:
@@ -74,14 +81,14 @@ def _value_parts(value: Any) -> Iterator[bytes]:
 
 def _numbers(value: Any) -> int:
     """How many numbers the arrays in a value hold; long lists hold small records and are not looked through."""
-    if isinstance(value, dict):
-        return sum(map(_numbers, value.values()))
+    if isinstance(value, Part | dict):
+        return sum(_numbers(held) for _, held in _members(value))
     if isinstance(value, list):
         return sum(map(_numbers, value)) if len(value) <= FEW else 0
     return int(getattr(value, "size", 0))
 
 
-def ndjson_line(document: Mapping[str, Any]) -> bytes:
+def ndjson_line(document: Part | Mapping[str, Any]) -> bytes:
     """The document as one line of strict JSON with its newline; see `json_bytes`."""
     return _dumps(document) + b"\n"
 
@@ -107,10 +114,12 @@ def _dumps(value: Any) -> bytes:
 
 
 def _plain_value(value: Any) -> Any:
-    """What orjson cannot write as it is: arrays that are strided, big-endian, bfloat16, of one number, or wider than
-    float64."""
+    """What orjson cannot write as it is: parts of documents, and arrays that are strided, big-endian, bfloat16, of
+    one number, or wider than float64."""
     import numpy as np
 
+    if isinstance(value, Part):
+        return dict(members(value))
     found = np.asarray(value) if isinstance(value, np.generic) else value
     if not isinstance(found, np.ndarray):
         raise TypeError(f"a document holds no {type(value).__name__}")
@@ -132,6 +141,8 @@ def _rewritten(value: Any) -> Any:
             return float(value) if abs(value) <= sys.float_info.max else None
         case str():
             return _SURROGATE.sub("\ufffd", value)
+        case Part():
+            return {key: _rewritten(held) for key, held in members(value)}
         case dict():
             return {_rewritten(key): _rewritten(held) for key, held in value.items()}
         case list() | tuple():

@@ -3,12 +3,13 @@ document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.heads import AverageHead
 from attncli.errors import InputError
 from attncli.render.column_names import key_names
 from attncli.render.heatmap import pool
@@ -17,7 +18,7 @@ from attncli.render.palette import SEQUENTIAL, normalise
 from attncli.render.safe import cells, cut, label, safe_html
 
 NDArray = np.ndarray[Any, Any]
-Document = Mapping[str, Any]
+Document = Any
 
 CELLS = 40_000
 """Cells in the whole picture; more are pooled."""
@@ -88,7 +89,7 @@ def _panels(document: Document) -> list[Panel]:
         for head in held
     ]
     mean = document.get("average")  # of a run with --query it is one row, and no map
-    average = mean.get("weights") if isinstance(mean, Mapping) else None
+    average = mean.weights if isinstance(mean, AverageHead) else None
     return (
         panels
         if average is None or len(panels) < 2

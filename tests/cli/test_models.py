@@ -16,7 +16,7 @@ from attncli.models.aliases import ALIASES
 from attncli.render.numbers import size_words
 from attncli.render.safe import cells
 from attncli.render.schema import SCHEMAS
-from attncli.render.screens.models import ranges
+from attncli.analysis.document import ranges
 
 TEXT = "The animal didn't cross the street"
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"

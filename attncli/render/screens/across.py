@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ from attncli.render.matrix import matrix
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 ACROSS = ("rollout", "flow", "similarity", "circuits")
 """The parts, each shown where the document has it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
 """Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
@@ -120,7 +120,7 @@ def _heads(document: Document, view: View) -> Lines:
     texts = [token["text"] for token in document["a"]["tokens"]]
     heads = document["heads"]
     kept = any(head["kept"] is not None and head["kept"] < 1 for head in heads)
-    outside = any(max(head["outside"].values()) > 0 for head in heads)
+    outside = any(max(head["outside"].a, head["outside"].b) > 0 for head in heads)
     error = any(head["output_error"] is not None for head in heads)
     columns = [
         "head",

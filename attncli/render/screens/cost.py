@@ -3,9 +3,13 @@ ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from attncli.analysis.documents.cost import LayerCost
+from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -19,7 +23,7 @@ from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("variants", "memory", "growth", "layers", "measured", "answer")
 """Every part, in the order of the screen."""
@@ -163,8 +167,7 @@ def _layers(document: Document, view: View) -> Lines:
     layers: Sequence[Document] = document["layers"]
     first = 0
     for at, layer in enumerate(layers):
-        same = at + 1 < len(layers) and {**layers[at + 1], "layer": 0} == {**layer, "layer": 0}
-        if same:
+        if at + 1 < len(layers) and _alike(layer, layers[at + 1]):
             continue
         place = f"{first}" if first == at else f"{first}–{at}"
         rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer, view)])
@@ -236,3 +239,8 @@ def _steps(value: int) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
+
+
+def _alike(layer: LayerCost, other: LayerCost) -> bool:
+    """Whether two layers cost the same, and for the same reasons."""
+    return dict(members(replace(layer, layer=other.layer))) == dict(members(other))

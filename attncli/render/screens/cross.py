@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from attncli.render.bars import bar
@@ -20,7 +20,7 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer")
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
@@ -69,7 +69,7 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
     match part:
         case "header":
             text = f"{document['query_text']} → {document['key_text']}"
-            return header({**document, "text": text}, view)
+            return header(document, view, text=text)
         case "tokens":
             asked = stack((heading("queries", "", view), tokens_part(document["queries"], view)))
             return spaced(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 ALL_KEYS = 16
 """Keys of which each has its own line; of more, the strongest have."""

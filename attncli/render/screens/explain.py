@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from attncli.render.headings import remark
@@ -13,7 +13,7 @@ from attncli.render.screens.header import header, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "shapes", *derivation.PARTS)
 """Every part of a derivation, in the order of the screen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attncli.render.bars import bar
@@ -16,7 +16,7 @@ from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "heads", "answer")
 """Every part, in the order of the screen."""

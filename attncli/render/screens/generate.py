@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "continuation", "lookback", "heads")
 """Every part, in the order of the screen; all are shown unless the view names some."""

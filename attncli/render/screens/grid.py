@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from attncli.render.lines import Lines
 from attncli.render.matrix import matrix
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 KINDS = {
     "first": "the first token", "special": "special tokens", "self": "the query itself", "neighbours": "immediate neighbours",
@@ -32,7 +31,7 @@ def grid_part(document: Document, view: View) -> Lines:
     grid = np.full((len(layers), len(numbers)), np.nan)
     for head in heads:
         value = head["sorted_by"] if sort else head["metrics"].get(name)
-        value = value["value"] if isinstance(value, Mapping) else value
+        value = None if value is None else value.value
         grid[layers.index(head["layer"]), numbers.index(head["head"])] = np.nan if value is None else value
     return matrix(
         grid, None, None, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric", row_numbers=layers,

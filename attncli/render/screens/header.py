@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
@@ -13,13 +13,16 @@ from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, safe
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 SIDE = 11
 """Cells of the words at the left edge."""
 
 
-def header(document: Document, view: View) -> Lines:
-    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings."""
+def header(document: Document, view: View, *, text: str = "") -> Lines:
+    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings.
+
+    text: what stands for the text of a document that has several.
+    """
     model, attention = document["model"], document["attention"]
     says = "" if attention["mask"] == "none" else attention.get("mask_says", "")
     facts = [
@@ -30,7 +33,7 @@ def header(document: Document, view: View) -> Lines:
         ("computed", [attention["backend"], *_types(attention)]),
         ("words", _words(document)),
     ]
-    text = title(document, view)
+    text = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii) if text else title(document, view)
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
     blocks += [warning(said, view) for said in document.get("warnings", ())]
     block = stack(blocks)

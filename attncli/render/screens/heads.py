@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from attncli.analysis.documents.declaration import members
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -21,7 +25,7 @@ from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS, "answer")
 """Every part, in the order of the screen."""
@@ -238,12 +242,14 @@ def _fitting(
 def _moved(document: Document, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
     held = [
-        {**head, **head["moved"], "baseline": None, "labels": None} for head in document["heads"] if head.get("moved")
+        replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
+        for head in document.heads
+        if head.moved
     ]
     if not held:
         return Lines()
     note = "share of what is moved, ‖A·v·W_O‖, in place of weight"
-    return stack((heading("by what is moved", note, view), metrics_part({**document, "heads": held}, view)))
+    return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=held), view)))
 
 
 def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
@@ -263,7 +269,7 @@ def heads_rows(document: Document) -> Iterator[Sequence[object]]:
     names = list(dict.fromkeys(name for head in document["heads"] for name in head["metrics"]))
     yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
     for head in document["heads"]:
-        link = head["top_link"] or {"query": None, "key": None, "weight": None}
+        link = dict(members(head.top_link)) if head.top_link else {"query": None, "key": None, "weight": None}
         metrics = (_value(head["metrics"].get(name)) for name in names)
         yield (
             head["layer"],
@@ -277,7 +283,7 @@ def heads_rows(document: Document) -> Iterator[Sequence[object]]:
 
 
 def _value(metric: Any) -> Any:
-    return metric.get("value") if isinstance(metric, Mapping) else metric
+    return None if metric is None else metric.value
 
 
 def _name(head: Document) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from attncli.render.screens.conclusion import mask_answer
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("masks", "combined", "counts", "bias", "layers", "answer")
 """Every part, in the order of the screen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from attncli.render.matrix import matrix
 from attncli.render.safe import safe
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 
 def overview_part(document: Document, view: View) -> Lines:

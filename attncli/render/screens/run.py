@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "tokens", "shapes", "overview", "maps", "scores", "weights", "output", "links", "average", "answer")
 """Every part, in the order of the screen. All that the document has are shown unless the view names some."""

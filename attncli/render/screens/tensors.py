@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
@@ -18,7 +18,7 @@ from attncli.render.screens.run import shapes_part
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 PARTS = ("header", "shapes", "scores", "weights", "output", "links", "answer")
 """Every part, in the order of the screen; all are shown unless the view names some."""

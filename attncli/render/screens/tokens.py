@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attncli.render.headings import remark
@@ -12,7 +12,7 @@ from attncli.render.screens.header import counted, title
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 COLUMNS = ("index", "token", "id", "span", "bytes")
 
 

@@ -21,7 +21,7 @@ from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 
 def softmax_screen(document: Document, view: View) -> Lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
@@ -14,7 +14,7 @@ from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 COLUMNS = ("side", "layer", "weights", "worst head", "cross", "vectors", "relative")
 
 

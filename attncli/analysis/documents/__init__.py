@@ -1,0 +1,65 @@
+"""Every document that `attn` emits, each declared once: `documents/<name>.py` holds `attn.<name>/1`.
+
+A document is a frozen msgspec Struct. From the one declaration come its JSON and its JSON Schema (`attn schema`), the
+check of files in `attn view` and `attn compare`, what screens and `--plain` read, and what Python callers get.
+
+To add a document, say `attn.ablate/1`:
+
+1. `analysis/documents/ablate.py`: `class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True)` with a
+   docstring, and a field for each member in the order of the JSON. `Header` brings text, tokens, model and attention;
+   a document without a text is a `Document`. A field's type says what it holds: `Annotated[Count, says("…")]` a number
+   with its meaning, `Annotated[Numbers, axes("query", "key")]` an array with its axes, `Annotated[Count, at("token")]`
+   a position that must lie on an axis, `Annotated[list[Row], axes("token")]` a list as long as one. A member that may
+   be absent is `… | UnsetType = UNSET`; one that may be null is `… | None`. Parts that several documents share are in
+   `parts.py`. `lengths` tells how long the axes are, `misfits` what else must hold between members.
+2. `NAMES` below: its name.
+3. `analysis/ablate.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
+4. `render/screens/ablate.py`: `ablate_screen(document, view)` and `ablate_rows(document)`.
+5. an example in `tests/documents.py`.
+
+A test of the house fails where one of these is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
+
+NAMES = (
+    "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
+    "cross", "compare", "cost", "error",
+)  # fmt: skip
+"""The documents by the names of their files, in the order in which they are told."""
+
+
+class Kinds(Mapping[str, Any]):
+    """What each document may be, by its schema such as `attn.run/1`: its class, or several that its `topic` tells
+    apart. Each is imported when it is asked for."""
+
+    def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
+        name = schema.removeprefix("attn.").removesuffix("/1")
+        if name not in NAMES or schema != schema_of(name):
+            raise KeyError(schema)
+        module = import_module(f"{__name__}.{name}")
+        found: tuple[type[Document], ...] = getattr(module, "TOPICS", None) or (
+            module.__dict__[f"{name.title()}Document"],
+        )
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return map(schema_of, NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+def schema_of(name: str) -> str:
+    """The schema that a document's file name stands for: `run` for `attn.run/1`."""
+    return f"attn.{name}" if name == "error" else f"attn.{name}/1"
+
+
+KINDS = Kinds()

@@ -1,0 +1,99 @@
+"""`attn.cost/1`: operations, memory and pairs, computed and measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.parts import ModelPart
+
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+VariantName = Literal["full", "causal", "window", "mask", "lsh", "rnn"]
+
+
+class Variant(Part, frozen=True, kw_only=True):
+    """One kind of attention, or what takes its place."""
+
+    name: VariantName
+    spec: str
+    pairs: Annotated[Count, says("Visible pairs per head.")]
+    multiply_adds: Annotated[Count, says("Of all heads; without the projections.")]
+    score_bytes: Annotated[Count, says("All scores of all heads at once.")]
+    streamed_bytes: Annotated[Count, says("Those of `rows` query rows.")]
+    steps: Annotated[Count, says("Sequential steps.")]
+    path: Annotated[
+        Count | None,
+        says("Layers, for the rnn steps, between the most distant tokens; null where chance decides."),
+    ]
+    grows: str | None
+
+
+class GrowthRow(Part, frozen=True, kw_only=True):
+    """Multiply-adds of every variant at one length."""
+
+    n: Size
+    multiply_adds: dict[str, Count]
+
+
+class LayerCost(Part, frozen=True, kw_only=True):
+    """What one layer of a model costs."""
+
+    layer: Count
+    mask: str
+    position: str
+    heads: Size
+    kv_heads: Size
+    pairs: Count
+    multiply_adds: Count
+    projections: Count
+    score_bytes: Count
+    streamed_bytes: Annotated[Count, says("Scores of `rows` query rows.")]
+    cache_bytes: Annotated[Count, says("Keys and values kept while generating.")]
+
+
+class TotalCost(Part, frozen=True, kw_only=True):
+    """What all layers cost; scores are held one layer at a time."""
+
+    multiply_adds: Count
+    projections: Count
+    cache_bytes: Count
+    score_bytes: Count
+    streamed_bytes: Count
+
+
+class Timing(Part, frozen=True, kw_only=True):
+    """A median time on this machine; ratios to `full` of the same backend, and the same ratio of multiply-adds."""
+
+    name: str
+    backend: str
+    seconds: Seconds
+    repeats: Size
+    ratio: Seconds
+    computed: Seconds
+
+
+class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
+    """What attention over n tokens costs."""
+
+    n: Size
+    d_model: Size
+    heads: Size
+    d_k: Size
+    d_v: Size
+    dtype: str
+    window: Annotated[Size, says("Keys of the window, the query's own included.")]
+    chunk: Size
+    rounds: Size
+    rows: Annotated[Size, says("Query rows at a time when streaming.")]
+    projections: Annotated[Count, says("Multiply-adds of the projections to q, k, v and back.")]
+    variants: list[Variant]
+    growth: list[GrowthRow]
+    model: ModelPart | None
+    layers: list[LayerCost]
+    total: TotalCost | None
+    measured: list[Timing]
+    warnings: list[str]

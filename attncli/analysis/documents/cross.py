@@ -1,0 +1,60 @@
+"""`attn.cross/1`: queries from one text, keys and values from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, at, axes, says
+from attncli.analysis.documents.parts import AttentionPart, EmptyRows, LinkRows, ModelPart, ShapeRows, TokenRow, keys_of
+
+
+class CrossHead(Part, frozen=True, kw_only=True):
+    """One head between the two texts."""
+
+    head: Count
+    scores: Annotated[Numbers, axes("query", "key", says="what enters the softmax; null where masked.")]
+    weights: Annotated[Numbers, axes("query", "key")]
+    output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")]
+
+
+class CrossLayer(Part, frozen=True, kw_only=True):
+    """One layer between the two texts."""
+
+    layer: Count
+    heads: list[CrossHead]
+    output: Annotated[Numbers, axes("query", "", says="the output of the attention.")]
+
+
+class Aligned(Part, frozen=True, kw_only=True):
+    """For a query the key with the largest mean weight."""
+
+    query: Annotated[Count, at("query")]
+    key: Annotated[Annotated[Count, at("key token")] | None, says("null where the query sees nothing.")]
+    weight: Weight
+
+
+class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
+    """Cross-attention between two texts."""
+
+    query_text: str
+    key_text: str
+    value_text: Annotated[str | None, says("Where values come from a third text.")]
+    queries: Annotated[list[TokenRow], axes("query", says="the tokens of the query text.")]
+    keys: Annotated[list[TokenRow], axes("key token", says="the tokens of the key text.")]
+    model: ModelPart
+    attention: AttentionPart
+    shapes: ShapeRows
+    layers: list[CrossLayer]
+    alignment: Annotated[
+        list[Aligned],
+        says("For each query the key with the largest mean weight over the layers and heads of the document."),
+    ]
+    links: LinkRows
+    empty_rows: EmptyRows
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The tokens of either text; learned keys come after those of the second."""
+        count = len(self.keys)
+        return {"query": len(self.queries), "query token": len(self.queries), "key token": count, "key": keys_of(count)}

@@ -1,0 +1,111 @@
+"""How a document is declared: `Part` and `Document`, and what the annotation of a field says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import UNSET, Meta, Struct
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+"""Numbers of any shape: nested lists in JSON, null for what is not finite; read again, float64 with NaN for null."""
+Count = Annotated[int, Meta(ge=0)]
+Size = Annotated[int, Meta(ge=1)]
+Weight = Annotated[float, Meta(ge=0, le=1.00001, description="An attention weight, 0 to 1.")]
+"""A weight; what rounding adds is borne."""
+
+SHOWN = 160
+"""Characters of a `repr`, about: what fits two lines of a terminal."""
+
+
+def says(meaning: str) -> Meta:
+    """What a field means, in its schema's words."""
+    return Meta(description=meaning)
+
+
+def axes(*names: str, says: str = "") -> Meta:
+    """The axes of an array of numbers, or the axis that a list runs along; "" is an axis of any length.
+
+    One name is one length in the whole document, checked in what is read from a file.
+    """
+    shape = f"[{', '.join(name or '…' for name in names)}]"
+    return Meta(description=f"{shape}: {says}" if says else shape, extra={"axes": names})
+
+
+def at(axis: str, says: str = "") -> Meta:
+    """A position on an axis, from 0: it must be less than the axis is long."""
+    return Meta(description=says or None, extra={"at": axis})
+
+
+class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=True):
+    """A part of a document: an object in JSON, with exactly the declared members in their order.
+
+    Equal only to itself, as arrays have no one equality; JSON texts can be compared.
+    """
+
+    def __repr__(self) -> str:
+        """The type and its members in brief, `SHOWN` characters or little more."""
+        told, left = [], SHOWN
+        for name, value in members(self):
+            told.append(f"{name}={brief(value)}")
+            left -= len(told[-1]) + 2
+            if left < 0:
+                told.append("…")
+                break
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return dict(members(self)).get(name, default)
+
+    def __contains__(self, name: str) -> bool:
+        return any(name == held for held, _ in members(self))
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(members(self))[name]
+
+
+class Document(Part, tag_field="schema", frozen=True, kw_only=True):
+    """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""
+
+    version: Annotated[str, says("The version of attn that wrote the document.")]
+
+    @property
+    def schema(self) -> str:
+        """The name with which it stands in its JSON, such as `attn.run/1`."""
+        return str(type(self).__struct_config__.tag)
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long
+        as they are met first."""
+        return {}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """What else contradicts itself: a place, such as `layers[0].heads`, and what is wrong there."""
+        return iter(())
+
+
+def members(part: Part) -> Iterator[tuple[str, Any]]:
+    """The names and values that stand in the JSON, in order, without what is absent."""
+    config = part.__struct_config__
+    if config.tag is not None:
+        yield str(config.tag_field), config.tag
+    for name, field in zip(part.__struct_encode_fields__, part.__struct_fields__, strict=True):
+        value = getattr(part, field)
+        if value is not UNSET:
+            yield name, value
+
+
+def brief(value: Any) -> str:
+    """A value as a `repr` shows it: texts cut, lists by their length, arrays by their type and shape."""
+    match value:
+        case np.ndarray():
+            return f"{value.dtype}{list(value.shape)}"
+        case list() | tuple() | dict():
+            return f"<{len(value)}>" if len(value) else "[]" if isinstance(value, list | tuple) else "{}"
+        case str() if len(value) > 24:
+            return f"{value[:23]!r}…"
+        case Part():
+            return f"{type(value).__name__}(…)"
+        case _:
+            return repr(value)

@@ -1,0 +1,94 @@
+"""The topic `attention` of `attn.explain/1`: one query's attention, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from attncli.analysis.documents.declaration import Count, Numbers, Part, at, axes, says
+from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRows
+
+Values = list[float | None]
+
+
+class Projections(Part, tag_field="step", tag="projections", frozen=True, kw_only=True):
+    """q, k and v of the token and of every key."""
+
+    formula: str
+    x: Annotated[Numbers, axes("width")]
+    q: Annotated[Numbers, axes("dim")]
+    k: Annotated[Numbers, axes("key", "dim")]
+    v: Annotated[Numbers, axes("key", "v_dim")]
+
+
+class Products(Part, tag_field="step", tag="similarity", frozen=True, kw_only=True):
+    """q·k, product by product."""
+
+    formula: str
+    products: Annotated[Numbers, axes("key", "dim", says="q_i·k_ji.")]
+    raw: Annotated[Numbers, axes("key", says="their sums.")]
+
+
+class Scores(Part, tag_field="step", tag="scores", frozen=True, kw_only=True):
+    """What becomes of the sums before the softmax."""
+
+    formula: str
+    scale: float
+    softcap: float | None
+    scaled: Annotated[Numbers, axes("key")]
+    capped: Annotated[Numbers, axes("key")] | None
+    bias: Annotated[Numbers, axes("key")] | None
+    visible: Annotated[list[bool], axes("key")]
+    scores: Annotated[Values, axes("key", says="what enters the softmax; null where hidden.")]
+
+
+class SoftmaxRow(Part, tag_field="step", tag="softmax", frozen=True, kw_only=True):
+    """The softmax, exponential by exponential."""
+
+    formula: str
+    highest: float | None
+    shifted: Annotated[Values, axes("key")]
+    exponentials: Annotated[Values, axes("key")]
+    sink: Annotated[float | None, says("Exponential of a learned sink.")]
+    sum: float
+    weights: Annotated[Numbers, axes("key")]
+
+
+class OutputSum(Part, tag_field="step", tag="output", frozen=True, kw_only=True):
+    """The values, weighted and added."""
+
+    formula: str
+    terms: Annotated[Numbers, axes("key", "v_dim", says="w_j·v_j.")]
+    output: Annotated[Numbers, axes("v_dim", says="their sum.")]
+
+
+Step = Projections | Products | Scores | SoftmaxRow | OutputSum
+
+
+class Matrices(Part, frozen=True, kw_only=True):
+    """The matrices that the steps are a row of."""
+
+    scores: Annotated[Numbers, axes("token", "key")]
+    weights: Annotated[Numbers, axes("token", "key")]
+    output: Annotated[Numbers, axes("token", "v_dim")]
+
+
+class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """One query's attention, step by step."""
+
+    topic: Literal["attention"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, at("token")]
+    extra_keys: Annotated[Count, says("Learned keys after those of the tokens.")]
+    rotated: Annotated[bool, says("Whether q and k are shown after rotation by position.")]
+    shapes: ShapeRows
+    steps: Annotated[list[Step], says("The steps in order; keys in the order of the text.")]
+    matrices: Matrices
+    agreement: Annotated[float, says("Largest difference between the steps and the run's own numbers.")]
+    empty_rows: EmptyRows
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The tokens, and the learned keys after them."""
+        return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}

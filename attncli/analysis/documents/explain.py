@@ -1,0 +1,144 @@
+"""`attn.explain/1`: one query's derivation, or another topic explained; `topic` tells which."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.documents.parts import Header, TokenRow
+
+Order = Annotated[
+    list[Annotated[Count, at("token")]],
+    axes("token", says="for each new place the position of the token that moves there."),
+]
+
+
+class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Softmax of given numbers."""
+
+    topic: Literal["softmax"]
+    given: Annotated[list[float], axes("score")]
+    temperature: float
+    scores: Annotated[list[float], axes("score", says="what was given, divided by the temperature.")]
+    exponentials: Annotated[
+        list[float | None], axes("score", says="exp of the scores; null where too large for a float.")
+    ]
+    sum: float | None
+    highest: float
+    shifted: Annotated[list[float | None], axes("score")]
+    shifted_exponentials: Annotated[list[float | None], axes("score")]
+    shifted_sum: float
+    weights: Annotated[list[float], axes("score")]
+    entropy: Annotated[float, says("Nats.")]
+    gradient: Annotated[float, says("Frobenius norm of diag(w) - w·wT.")]
+    agreement: float
+    warnings: list[str]
+
+
+class ScaleVariance(Part, frozen=True, kw_only=True):
+    """The variance of q·k under one scale."""
+
+    scale: str
+    mean: float
+    mean_error: float
+    variance: float
+    variance_error: Annotated[float, says("Standard error of the variance.")]
+    theory: float
+    standard_errors: float | None
+
+
+class ScaleSoftmax(Part, frozen=True, kw_only=True):
+    """What a softmax makes of one scale; means over the queries."""
+
+    scale: str
+    largest: float
+    entropy: float
+    gradient: float
+
+
+class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The variance of q·k, and a softmax with and without scaling."""
+
+    topic: Literal["scaling"]
+    d_k: Size
+    d_model: int | None
+    samples: Size
+    keys: Size
+    queries: Size
+    seed: Count
+    variance: list[ScaleVariance]
+    softmax: Annotated[list[ScaleSoftmax], says("Means over the queries.")]
+    warnings: list[str]
+
+
+class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Softmax by rows and over the whole matrix."""
+
+    topic: Literal["matrix-softmax"]
+    layer: Count
+    head: Count
+    scores: Annotated[Numbers, axes("token", "key")]
+    rows: Annotated[Numbers, axes("token", "key", says="softmax of each row.")]
+    whole: Annotated[Numbers, axes("token", "key", says="softmax over all entries.")]
+    row_sums: Annotated[Numbers, axes("token", says="of `whole`.")]
+    warnings: list[str]
+
+
+class OrderRow(Part, frozen=True, kw_only=True):
+    """What one model makes of one order."""
+
+    mask: str
+    position: str
+    dtype: str
+    order: Order
+    max_difference: float
+    token: Annotated[Count, at("token")]
+    tolerance: Annotated[float, says("What float rounding may make of equal outputs.")]
+    equal: bool
+    per_token: Annotated[Numbers, axes("token")]
+
+
+class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The same tokens in two orders."""
+
+    topic: Literal["order"]
+    layer: Count
+    order: Order
+    reversed: Annotated[bool, says("Whether the other order is the tokens read backwards, which keeps every distance.")]
+    moved: Annotated[list[TokenRow], axes("token", says="the tokens in the other order.")]
+    rows: list[OrderRow]
+    warnings: list[str]
+
+
+class MetricExample(Part, frozen=True, kw_only=True):
+    """A metric of one small head, and of uniform attention."""
+
+    weights: Annotated[Numbers, axes("query", "key")]
+    value: float | None
+    uniform: float | None
+    rows: Count
+
+
+class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
+    """What a metric means."""
+
+    topic: Literal["metric"]
+    name: str
+    says: str
+    formula: str
+    low: float | None
+    high: float | None
+    range: str
+    unit: str
+    rows: str
+    note: str | None
+    source: str
+    needs: str | None
+    example: MetricExample
+    warnings: list[str]
+
+
+TOPICS = (AttentionTopic, SoftmaxTopic, ScalingTopic, MatrixSoftmaxTopic, OrderTopic, MetricTopic)
+"""What an explanation may be about, told apart by `topic`."""
+ExplainDocument = AttentionTopic | SoftmaxTopic | ScalingTopic | MatrixSoftmaxTopic | OrderTopic | MetricTopic

@@ -1,0 +1,45 @@
+"""`attn.find/1`: which heads send one token to another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import field
+
+from attncli.analysis.documents.declaration import Count, Part, Size, Weight, at, says
+from attncli.analysis.documents.parts import Header
+
+
+class Reverse(Part, frozen=True, kw_only=True):
+    """The same from `to` to `from`."""
+
+    weight: Annotated[Weight, says("From the query to the key.")]
+    rank: Annotated[Size | None, says("1 if no key of this query has more weight; null if hidden.")]
+    visible: Annotated[Count, says("Keys that this query may see.")]
+    top_key: Annotated[
+        Annotated[Count, at("token")] | None, says("The key with the most weight; null if the query sees none.")
+    ]
+
+
+class FoundHead(Part, frozen=True, kw_only=True):
+    """What one head sends from the query to the key."""
+
+    layer: Count
+    head: Count
+    weight: Annotated[Weight, says("From the query to the key.")]
+    rank: Annotated[Size | None, says("1 if no key of this query has more weight; null if hidden.")]
+    visible: Annotated[Count, says("Keys that this query may see.")]
+    top_key: Annotated[
+        Annotated[Count, at("token")] | None, says("The key with the most weight; null if the query sees none.")
+    ]
+    reverse: Reverse
+
+
+class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
+    """Heads ranked by how much of one token's attention goes to another. Positions, layers and heads count from 0."""
+
+    query: Annotated[Count, at("token", "Index of the query token.")] = field(name="from")
+    key: Annotated[Count, at("token", "Index of the key token.")] = field(name="to")
+    words: Annotated[bool, says("Whether pieces were merged: then `tokens` are words.")]
+    heads: Annotated[list[FoundHead], says("Every head, the largest weight first.")]
+    warnings: list[str]

@@ -1,0 +1,67 @@
+"""`attn.generate/1`: a text continued by a decoder, and what each new token looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Weight, at, axes, says
+from attncli.analysis.documents.parts import Header, TokenRow
+
+Context = Annotated[Weight, says("Attention on the prompt.")]
+Generated = Annotated[Weight, says("Attention on what was generated, the token itself included.")]
+Lookback = Annotated[Weight, says("context / (context + generated).")]
+LookbackPerKey = Annotated[Weight, says("The same of the means per key (Chuang et al. 2024).")]
+
+
+class TopKey(Part, frozen=True, kw_only=True):
+    """The key with the most weight."""
+
+    key: Annotated[Count, at("text")]
+    weight: Weight
+
+
+class StepHead(Part, frozen=True, kw_only=True):
+    """Where one head looks while a token is chosen."""
+
+    layer: Count
+    head: Count
+    context: Context
+    generated: Generated
+    lookback: Lookback
+    lookback_per_key: LookbackPerKey
+    top: TopKey
+    weights: (
+        Annotated[Numbers, axes("", says="[key]: the token's row over the prompt and what was generated.")] | UnsetType
+    ) = UNSET
+
+
+class GenerateStep(Part, frozen=True, kw_only=True):
+    """One new token; shares are means over the layers and heads kept."""
+
+    token: Annotated[Count, at("text", "Position of the new token.")]
+    probability: Annotated[Weight, says("Its probability when it was chosen, at the temperature used.")]
+    heads: list[StepHead]
+    context: Context
+    generated: Generated
+    lookback: Lookback
+    lookback_per_key: LookbackPerKey
+
+
+class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True):
+    """A text continued by a decoder. Positions, layers and heads count from 0."""
+
+    generated: Annotated[list[TokenRow], axes("generated", says="the new tokens; positions go on from the prompt.")]
+    continuation: Annotated[str, says("The new tokens' texts, joined.")]
+    temperature: Annotated[float, says("0 for the likeliest token each time.")]
+    sample_seed: Annotated[int | None, says("Seed of the draws; null without any.")]
+    ended: Annotated[bool, says("Whether a special token ended the text.")]
+    steps: Annotated[list[GenerateStep], axes("generated", says="one per new token, in order.")]
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The prompt, what was generated, and both."""
+        prompt, new = len(self.tokens), len(self.generated)
+        return {**super().lengths(), "generated": new, "text": prompt + new}

@@ -1,0 +1,194 @@
+"""`attn.heads/1`: all heads compared on one text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType, field
+
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
+
+
+class MetricValue(Part, frozen=True, kw_only=True):
+    """A metric's value, null where no row could be used."""
+
+    value: float | None
+    rows: Annotated[Count, says("Rows that the mean is over.")]
+
+
+Metrics = Annotated[dict[str, MetricValue], says("Metrics by name; `attn explain metric NAME` defines them.")]
+
+
+class LabelScore(Part, frozen=True, kw_only=True):
+    """The score that earned a label."""
+
+    name: str
+    score: float
+    threshold: float
+    detail: Annotated[str | None, says("Such as −3.")]
+
+
+class MovedMetrics(Part, frozen=True, kw_only=True):
+    """The same with weight × size of the transformed value in place of weight, rows scaled to sum to 1."""
+
+    metrics: Metrics
+    top_link: TopLink | None
+
+
+class HeadMetrics(Part, frozen=True, kw_only=True):
+    """One head with its metrics, strongest link and labels."""
+
+    layer: Count
+    head: Count
+    metrics: Metrics
+    baseline: (
+        Annotated[Metrics, says("The same metrics if every row were uniform over what it may see.")] | UnsetType
+    ) = UNSET
+    top_link: TopLink | None
+    sorted_by: Annotated[float | None, says("With --sort: the value that orders the heads.")] | UnsetType = UNSET
+    labels: (
+        Annotated[list[str], says("With --labels: what the head looks like, such as previous-token.")] | UnsetType
+    ) = UNSET
+    label_scores: Annotated[list[LabelScore], says("The score that earned each label.")] | UnsetType = UNSET
+    pool: (
+        Annotated[Size, says("Of a text too long for whole weights: each cell is the largest of pool × pool weights.")]
+        | UnsetType
+    ) = UNSET
+    weights: (
+        Annotated[Numbers, axes("query", "key", says="without what was excluded; or cells of pool × pool.")] | UnsetType
+    ) = UNSET
+    moved: Annotated[MovedMetrics, says("With --moved.")] | UnsetType = UNSET
+
+
+class AverageHead(Part, frozen=True, kw_only=True):
+    """The mean of the heads' weights of the last layer."""
+
+    weights: Annotated[Numbers, axes("query", "key")]
+    entropy: Annotated[float, says("Of the average, in nats, mean over rows that see something.")] | UnsetType = UNSET
+    heads_entropy: (
+        Annotated[
+            float,
+            says("Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Excluded(Part, frozen=True, kw_only=True):
+    """What no number of the document counts."""
+
+    names: list[str]
+    renormalised: bool
+
+
+class Order(Part, frozen=True, kw_only=True):
+    """The order of the heads."""
+
+    metric: str
+    rising: bool
+
+
+class WhichHead(Part, frozen=True, kw_only=True):
+    """A head by its place."""
+
+    layer: Count
+    head: Count
+
+
+class Rollout(Part, frozen=True, kw_only=True):
+    """Layers multiplied; and the same of uniform attention."""
+
+    weights: Annotated[Numbers, axes("token", "token")]
+    uniform: Annotated[Numbers, axes("token", "token")]
+
+
+class Flow(Part, frozen=True, kw_only=True):
+    """Maximum flow through the layers, rows scaled to sum to 1."""
+
+    weights: Annotated[Numbers, axes("token", "token")]
+
+
+class Merge(Part, frozen=True, kw_only=True):
+    """Two rows of the distances, or earlier merges counted after them, that join."""
+
+    a: Count
+    b: Count
+    height: float
+
+
+class Similarity(Part, frozen=True, kw_only=True):
+    """How alike heads are."""
+
+    heads: Annotated[list[WhichHead], axes("head alike", says="the heads in the order of the rows of `distances`.")]
+    distances: Annotated[
+        Numbers, axes("head alike", "head alike", says="√(Jensen–Shannon / ln 2) between heads, 0 to 1.")
+    ]
+    order: Annotated[
+        list[Annotated[Count, at("head alike")]],
+        axes("head alike", says="rows in the order of the tree's leaves."),
+    ]
+    tree: Annotated[list[Merge], says("Average linkage: rows, then earlier merges, join.")]
+
+
+class CircuitHead(Part, frozen=True, kw_only=True):
+    """What the weights of a head do by themselves."""
+
+    layer: Count
+    head: Count
+    copying: Annotated[float | None, says("Re Σλ / Σ|λ| of W_OV, −1 to 1.")]
+    qk_norm: Annotated[float, says("‖W_QK‖, scale included.")]
+    ov_norm: Annotated[float, says("‖W_OV‖.")]
+
+
+class Composition(Part, frozen=True, kw_only=True):
+    """How strongly one head reads another's output."""
+
+    way: Literal["q", "k", "v"]
+    strength: float | None
+    before: WhichHead = field(name="from")
+    after: WhichHead = field(name="to")
+
+
+class Chance(Part, frozen=True, kw_only=True):
+    """The composition of random matrices."""
+
+    q: float
+    k: float
+    v: float
+
+
+class Circuits(Part, frozen=True, kw_only=True):
+    """Copying scores, norms and compositions."""
+
+    heads: list[CircuitHead]
+    compositions: Annotated[list[Composition], says("The strongest between heads of different layers.")]
+    chance: Chance | None
+
+
+class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
+    """Heads compared on one text. Positions, layers and heads count from 0."""
+
+    heads: list[HeadMetrics]
+    average: AverageHead | UnsetType | None = UNSET
+    empty_rows: EmptyRows | UnsetType = UNSET
+    warnings: list[str]
+    links_leave_out: LeftOut | UnsetType = UNSET
+    excluded: Annotated[Excluded, says("With --exclude: what no number here counts.")] | UnsetType = UNSET
+    sort: Annotated[Order, says("With --sort: the order of `heads`.")] | UnsetType = UNSET
+    rollout: Rollout | UnsetType = UNSET
+    flow: Flow | UnsetType = UNSET
+    similarity: Similarity | UnsetType = UNSET
+    circuits: Circuits | UnsetType = UNSET
+    resources: Resources | UnsetType = UNSET
+    heads_in_all: (
+        Annotated[Size, says("With --top: how many heads there were; `heads` holds the first of them.")] | UnsetType
+    ) = UNSET
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Whole weights have a row per token, pooled ones a row per `pool` of them."""
+        count = len(self.tokens)
+        pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
+        cells = -(-count // pool)
+        return {**super().lengths(), "query": cells, "key": keys_of(cells) if pool == 1 else cells}

@@ -1,0 +1,99 @@
+"""`attn.mask/1`: masks, their intersection, and a score bias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType, field
+
+from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.parts import ModelPart
+
+
+class MaskWords(Part, frozen=True, kw_only=True):
+    """A mask in words."""
+
+    en: str
+    zh: str
+
+
+class KeysPerQuery(Part, frozen=True, kw_only=True):
+    """How many keys a query sees."""
+
+    least: Count
+    mean: float
+    most: Count
+
+
+class ShareMap(Part, frozen=True, kw_only=True):
+    """Which share of its pairs each cell shows."""
+
+    block: Annotated[Size, says("Each cell stands for block × block pairs.")]
+    share: Annotated[Numbers, axes("cell", "cell")]
+
+
+class MaskPart(Part, frozen=True, kw_only=True):
+    """What one mask shows."""
+
+    spec: Annotated[str, says("As --mask spells it.")]
+    words: MaskWords = field(name="says")
+    everything: Annotated[bool, says("Whether nothing is hidden.")]
+    pairs: Annotated[Count, says("Visible pairs.")]
+    share: Annotated[float, says("Of all pairs, 0 to 1.")]
+    keys_per_query: KeysPerQuery
+    empty_rows: Annotated[list[Annotated[Count, at("position")]], says("Queries that see nothing.")]
+    unseen_keys: list[Annotated[Count, at("position")]]
+    map: ShareMap
+    form: Annotated[str, says("How such masks are written.")] | UnsetType = UNSET
+
+
+class BiasAt(Part, frozen=True, kw_only=True):
+    """The bias at one distance."""
+
+    distance: int
+    value: float
+
+
+class BiasPart(Part, frozen=True, kw_only=True):
+    """A score bias by distance, and its matrix before and after the mask."""
+
+    name: str
+    head: Count
+    heads: Size
+    slope: float | None
+    buckets: Annotated[bool, says("Whether the values are T5's bucket numbers.")]
+    by_distance: Annotated[list[BiasAt], says("By key position - query position.")]
+    before: Annotated[Numbers, axes("position", "position", says="null for many positions.")] | None
+    after: Annotated[Numbers, axes("position", "position", says="the same, null where hidden.")] | None
+    weights_before: (
+        Annotated[Numbers, axes("position", "position", says="weights of queries and keys that are all alike.")] | None
+    )
+    weights_after: Annotated[Numbers, axes("position", "position")] | None
+
+
+class LayerMask(Part, frozen=True, kw_only=True):
+    """The mask and the positions of a model's layer."""
+
+    layer: Count
+    mask: str
+    position: str
+
+
+class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
+    """What masks show. Positions count from 0."""
+
+    n: Annotated[Size, says("Number of queries and of keys.")]
+    seed: Count
+    gallery: Annotated[bool, says("Whether this shows one mask of every kind.")]
+    masks: list[MaskPart]
+    combined: Annotated[MaskPart | None, says("What all masks show; null for one.")]
+    bias: BiasPart | None
+    model: ModelPart | None
+    layers: list[LayerMask] | None
+    warnings: list[str]
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Positions, and cells of the maps."""
+        shown = [*self.masks, *([] if self.combined is None else [self.combined])]
+        return {"position": self.n, **({"cell": -(-self.n // shown[0].map.block)} if shown else {})}

@@ -1,0 +1,82 @@
+"""`attn.model/1`: what one checkpoint does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+
+Settings = Annotated[dict[str, Any], says("A part of the model: its kind and its settings.")]
+
+
+class AttentionRow(Part, frozen=True, kw_only=True):
+    """What the attention of some layers does."""
+
+    heads: Size
+    kv_heads: Size
+    d_k: Size
+    d_v: Size
+    scale: Annotated[float, says("What q·k is multiplied by.")]
+    softcap: float | None
+    sinks: Annotated[bool, says("Whether a learned sink per head takes part in the softmax.")]
+    mask: Annotated[str, says("As --mask spells it.")]
+    mask_says: Annotated[str, says("The mask in words.")]
+    position: Settings | None
+    qk_norm: Settings | None
+
+
+class LayerGroup(Part, frozen=True, kw_only=True):
+    """Layers that do the same."""
+
+    layers: Annotated[list[Count], says("The layers that are alike.")]
+    attention: AttentionRow
+    cross: AttentionRow | None
+    mlp: Settings | None
+    norms: Annotated[dict[str, Settings | None], says("Normalizations by place.")]
+    parallel: Annotated[bool, says("Whether attention and feed-forward read the same input.")]
+    residual: bool
+
+
+class ModelSide(Part, frozen=True, kw_only=True):
+    """What an encoder, or a decoder, does."""
+
+    d_model: Size
+    vocabulary: Size
+    layers: Size
+    max_positions: Size | None
+    embedding: Settings | None
+    groups: Annotated[list[LayerGroup], says("Layers that do the same stand together.")]
+    final_norm: Settings | None
+    head: Settings | None
+
+
+class EstimatePart(Part, frozen=True, kw_only=True):
+    """What a text would take."""
+
+    tokens: Size
+    layers: Count
+    bytes_read: Count
+    multiply_adds: Count
+    memory: Annotated[dict[str, Count], says("Bytes at the peak, by what they are for.")]
+    peak_memory: Count
+    seconds: float
+    rule: Annotated[str, says("How the seconds were reckoned.")]
+
+
+class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
+    """What a checkpoint does, from its config.json and the headers of its weight files."""
+
+    name: str
+    source: Literal["folder", "package", "cache", "hub"]
+    folder: str
+    revision: str | None
+    family: str
+    tokenizer: Annotated[bool, says("Whether there is a tokenizer.json.")]
+    fetched: Annotated[bool, says("Whether the weights are on this machine.")]
+    tensors: Count
+    parameters: Count
+    bytes: Annotated[dict[str, Count], says("Bytes of weights by data type.")]
+    spec: ModelSide
+    decoder: ModelSide | None
+    estimate: EstimatePart | None
+    warnings: list[str]

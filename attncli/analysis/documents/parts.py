@@ -1,0 +1,152 @@
+"""What several documents have in common: tokens, model, attention, the shape trace, links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, axes, says
+
+
+class TokenRow(Part, frozen=True, kw_only=True):
+    """A token, or a word of several."""
+
+    index: Annotated[Count, says("Position in the text, from 0.")]
+    text: str
+    id: Annotated[int | None, says("Id in the vocabulary; null where the tokenizer has none.")]
+    start: Annotated[int | None, says("First character in the text, from 0; null for a token that is not in it.")]
+    end: Annotated[int | None, says("Character after the last.")]
+    special: Annotated[bool, says("Whether the tokenizer added it, such as [CLS].")]
+
+
+class ModelPart(Part, frozen=True, kw_only=True):
+    """Which weights ran, and their sizes."""
+
+    source: Literal["seeded", "random", "file", "checkpoint", "tensors"]
+    name: str | None
+    family: str | None
+    seed: Annotated[int | None, says("The seed of the weights; null when they come from elsewhere.")]
+    d_model: Annotated[int | None, says("Width of a token's vector; null for captured tensors.")]
+    layers: Size
+    heads: Size
+    kv_heads: Size
+    d_k: Annotated[Size, says("Width of a query and a key.")]
+    d_v: Annotated[Size, says("Width of a value.")]
+    digest: Annotated[str | None, says("sha256 of the weights; null where it was not computed.")]
+
+
+class AttentionPart(Part, frozen=True, kw_only=True):
+    """The conventions that ran; where layers differ, each with its layers: `causal (1, 3-5), window:4 (0, 2)`."""
+
+    scale: Annotated[float | None, says("What q·k is multiplied by.")]
+    softcap: float | None
+    mask: str
+    mask_says: (
+        Annotated[str, says("The mask in words: which keys a query sees, and what its numbers count.")] | UnsetType
+    ) = UNSET
+    position: str
+    backend: str
+    dtype: Annotated[str, says("The type of the numbers.")]
+    compute_dtype: (
+        Annotated[
+            str, says("A wider type that they were computed in before they were rounded; absent where there was none.")
+        ]
+        | UnsetType
+    ) = UNSET
+    hashing: (
+        Annotated[str, says("reformer:BUCKETS,ROUNDS,CHUNK where hash attention ran; absent for dense attention.")]
+        | UnsetType
+    ) = UNSET
+
+
+class ShapeRow(Part, frozen=True, kw_only=True):
+    """A step of the shape trace: its axes and their sizes."""
+
+    step: str
+    axes: list[str]
+    shape: list[Count]
+    formula: str
+
+
+ShapeRows = Annotated[list[ShapeRow], says("The shape trace: every step of one layer, with its axes and their sizes.")]
+
+
+class TopLink(Part, frozen=True, kw_only=True):
+    """A head's link from a query to a key."""
+
+    query: Annotated[Count, at("query token")]
+    key: Annotated[Count, at("key token")]
+    weight: Weight
+
+
+class LinkRow(Part, frozen=True, kw_only=True):
+    """A link with its layer and head."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, at("query token")]
+    key: Annotated[Count, at("key token")]
+    weight: Weight
+
+
+LinkRows = Annotated[list[LinkRow], says("The strongest links, strongest first.")]
+
+
+class EmptyRow(Part, frozen=True, kw_only=True):
+    """A query that sees nothing in one head."""
+
+    layer: Count
+    head: Count
+    query: Annotated[Count, at("query token")]
+
+
+EmptyRows = Annotated[list[EmptyRow], says("Queries that see nothing: their weights and outputs are 0.")]
+
+
+class Resources(Part, frozen=True, kw_only=True):
+    """What the run took."""
+
+    bytes_read: Annotated[Count, says("Bytes of weights read for this text; 0 for weights already in memory.")]
+    memory_estimate: Annotated[Count, says("Bytes this run was expected to take at its peak, besides the program.")]
+    peak_memory: (
+        Annotated[
+            Count | None,
+            says("The most bytes the process held; of checkpoints only, null where the system is silent."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+Tokens = Annotated[list[TokenRow], axes("token", says="The tokens in order.")]
+Pieces = Annotated[list[TokenRow], says("With --words: the tokens that were merged; `tokens` holds the words.")]
+LeftOutKind = Literal["special", "self", "neighbours", "first"]
+LeftOut = Annotated[
+    list[LeftOutKind],
+    says("Kinds of link that the strongest links leave out; absent when all count."),
+]
+
+
+LEARNED = 2
+"""Keys that a model may have learned beside those of the tokens: `bias_k`, and one of zeros."""
+
+
+def keys_of(tokens: int) -> range:
+    """How many keys a text of so many tokens may have."""
+    return range(tokens, tokens + LEARNED + 1)
+
+
+class Header(Document, frozen=True, kw_only=True):
+    """What every document about one text begins with."""
+
+    text: str
+    tokens: Tokens
+    model: ModelPart
+    attention: AttentionPart
+    pieces: Pieces | UnsetType = UNSET
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """The tokens of the text, or its words; learned keys come after them."""
+        count = len(self.tokens)
+        return {"token": count, "query token": count, "key token": count, "key": keys_of(count)}

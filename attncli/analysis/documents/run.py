@@ -1,0 +1,106 @@
+"""`attn.run/1`: attention on one text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, LinkRows, Resources, ShapeRows, TopLink
+
+Stages = Annotated[dict[str, Numbers], says("With --stages all: every stage by name.")]
+
+
+class RunHead(Part, frozen=True, kw_only=True):
+    """One head of a run: absent members were not kept."""
+
+    head: Count
+    scores: Annotated[Numbers, axes("query", "key", says="what enters the softmax; null where masked.")] | UnsetType = (
+        UNSET
+    )
+    weights: (
+        Annotated[
+            Numbers,
+            axes(
+                "query",
+                "key",
+                says="each row sums to 1, to less with a learned sink, or is all 0 where nothing is visible.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")] | UnsetType = UNSET
+    stages: Stages | UnsetType = UNSET
+
+
+class RunLayer(Part, frozen=True, kw_only=True):
+    """One layer of a run."""
+
+    layer: Count
+    heads: list[RunHead]
+    output: Annotated[Numbers, axes("query", "", says="the output of the attention.")] | UnsetType = UNSET
+    stages: Stages | UnsetType = UNSET
+    hidden: Annotated[Numbers, axes("query", "", says="what leaves the layer, of width d_model.")] | UnsetType = UNSET
+
+
+class StrongestLink(Part, frozen=True, kw_only=True):
+    """The strongest link of a head, null where it has none."""
+
+    layer: Count
+    head: Count
+    link: TopLink | None
+
+
+class PooledMap(Part, frozen=True, kw_only=True):
+    """The weights of a head in cells of pool × pool, each cell the largest."""
+
+    layer: Count
+    head: Count
+    pool: Size
+    weights: Annotated[Numbers, axes("", "")]
+
+
+class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
+    """Attention on one text. Positions, layers and heads count from 0."""
+
+    queries: (
+        Annotated[
+            list[Annotated[Count, at("token")]],
+            axes("query", says="With --query: the positions of the rows; absent when every token has its row."),
+        ]
+        | UnsetType
+    ) = UNSET
+    shapes: ShapeRows
+    overview: (
+        Annotated[
+            list[StrongestLink], says("The strongest link of every head that ran; with --query, of that query's row.")
+        ]
+        | UnsetType
+    ) = UNSET
+    layers: list[RunLayer]
+    links: LinkRows
+    maps: (
+        Annotated[
+            list[PooledMap],
+            says("Of a text too long for full matrices: each cell is the largest of pool × pool weights."),
+        ]
+        | UnsetType
+    ) = UNSET
+    average: (
+        Annotated[
+            Numbers,
+            axes("token", says="with --query: its row of weights, averaged over the layers and heads that ran."),
+        ]
+        | UnsetType
+    ) = UNSET
+    links_leave_out: LeftOut | UnsetType = UNSET
+    empty_rows: EmptyRows
+    warnings: list[str]
+    resources: Resources | UnsetType = UNSET
+
+    def lengths(self) -> Mapping[str, int | range]:
+        """Queries are those named, or every token."""
+        count = len(self.tokens)
+        return {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
