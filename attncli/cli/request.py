@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
@@ -259,7 +259,7 @@ def changed(spec: Spec, attention: AttentionOptions) -> Spec:
     return replace(spec, blocks=tuple(blocks))
 
 
-def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, str]:
+def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:
     """The seed, and "seeded" or "random" for how it came about; a drawn seed is told on standard error."""
     told = asked.seed or "0"
     if told == "random":

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
+from telling import told
 
 from attncli.analysis.derivation import derivation_document
 from attncli.arrays.backend import choose
@@ -38,7 +39,7 @@ def test_scores_weights_and_output_agree_with_loops(mask: Mask, query: int) -> N
     raw = [oracles.dot(q, key) for key in k]
     assert found["similarity"]["raw"] == pytest.approx(raw)
     capped = [2.0 * np.tanh(score * 5**-0.5 / 2.0) for score in raw]
-    seen = found["scores"]["visible"].tolist()
+    seen = found["scores"]["visible"]
     weights = oracles.softmax(capped, seen)
     assert found["softmax"]["weights"] == pytest.approx(weights)
     assert found["output"]["output"] == pytest.approx(
@@ -82,7 +83,7 @@ def test_a_query_that_sees_nothing_has_no_weights() -> None:
     softmax = steps(document)["softmax"]
     assert (softmax["highest"], softmax["sum"], softmax["weights"].tolist()) == (None, 0.0, [0.0] * 7)
     assert steps(document)["output"]["output"].tolist() == [0.0] * 10
-    assert {"layer": 0, "head": 0, "query": 1} in document["empty_rows"]
+    assert {"layer": 0, "head": 0, "query": 1} in told(document.empty_rows)
 
 
 def test_float32_agrees_to_its_own_rounding() -> None:

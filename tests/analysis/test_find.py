@@ -8,11 +8,11 @@ import pytest
 from asking import ask
 
 from attncli.analysis import find as finding
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.schema import SCHEMAS
 
 TEXT = "The animal didn't cross the street because it was too tired"
 

@@ -13,10 +13,10 @@ from asking import ask
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.generate import Continuing, generated_document
 from attncli.errors import LimitError, UnsupportedError
 from attncli.render.encoding import json_bytes
-from attncli.render.schema import SCHEMAS
 
 IDS = [7, 3, 50, 11, 28]
 

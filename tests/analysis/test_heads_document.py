@@ -9,7 +9,9 @@ import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from telling import told
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.exclude import exclusion, is_punctuation, parse
 from attncli.analysis.heads import Compared, heads_document
 from attncli.analysis.measure import measure
@@ -21,7 +23,6 @@ from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.one_layer import Settings, seeded_model
-from attncli.render.schema import SCHEMAS
 
 TEXT = "The animal, tired, didn't cross the street, because it was the animal."
 
@@ -93,7 +94,7 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
             assert metric["rows"] == expected[name].rows[head]
         link = part["top_link"]
         assert link["weight"] == pytest.approx(weights[head].max())
-    assert document["excluded"] == {"names": list(names), "renormalised": renormalise}
+    assert told(document.excluded) == {"names": list(names), "renormalised": renormalise}
 
 
 @pytest.mark.parametrize("mask", [Everywhere(), Causal()])
@@ -103,12 +104,12 @@ def test_blocks_of_rows_give_the_same_document(mask) -> None:
     wanted = Compared(metrics=tuple(METRICS), labels=True, sort="distance", exclude=("first",))
     whole = heads_document(made, TEXT, tokens, wanted)
     for rows in (1, 3, 100):
-        told: list[float] = []
-        blocks = heads_document(made, TEXT, tokens, wanted, rows=rows, progress=told.append)
-        assert told[-1] == 1.0
+        shares: list[float] = []
+        blocks = heads_document(made, TEXT, tokens, wanted, rows=rows, progress=shares.append)
+        assert shares[-1] == 1.0
         for left, right in zip(blocks["heads"], whole["heads"], strict=True):
             assert (left["layer"], left["head"], left["labels"]) == (right["layer"], right["head"], right["labels"])
-            assert left["top_link"] == pytest.approx(right["top_link"])
+            assert told(left["top_link"]) == pytest.approx(told(right["top_link"]))
             np.testing.assert_allclose(left["weights"], right["weights"], atol=1e-12)
             for name in METRICS:
                 assert left["metrics"][name]["value"] == pytest.approx(right["metrics"][name]["value"], abs=1e-12), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from telling import told
 
 import attncli
 from attncli.analysis.heads import Compared, heads_document
@@ -43,7 +44,7 @@ def test_portions_cover_everything_once(
 def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> list[object]:
         document = run_document(model, TEXT, model.encode(TEXT), Wanted(top=23, all_links=everything))
-        return [document["links"], document["overview"]]
+        return [told(document.links), told(document.overview)]
 
     whole = found()
     monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)
@@ -53,7 +54,7 @@ def test_links(model: Model, at_once: int, everything: bool, monkeypatch: pytest
 @pytest.mark.parametrize("at_once", [1, 40, 300])
 def test_metrics(model: Model, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> dict[str, float]:
-        return flat(heads_document(model, TEXT, model.encode(TEXT), Compared())["heads"])
+        return flat(told(heads_document(model, TEXT, model.encode(TEXT), Compared()).heads))
 
     whole = found()
     monkeypatch.setattr("attncli.analysis.row_facts.AT_ONCE", at_once)

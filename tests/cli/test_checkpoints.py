@@ -8,8 +8,8 @@ import pytest
 from asking import ask
 from tiny_checkpoints import CASES, make
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models.load import load
-from attncli.render.schema import SCHEMAS
 
 SOURCE, TARGET = "w9 w4 w17 w30 w5", "w3 w8 w21"
 

@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
-from attncli.render.schema import SCHEMAS
 
 TEXT = "humpty dumpty sat on the wall"
 QUESTIONS = [

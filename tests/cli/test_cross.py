@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
-from attncli.render.schema import SCHEMAS
 
 PAIR = ("the black cat", "le chat noir dort")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from asking import ask
 
-from attncli.render.schema import SCHEMAS
+from attncli.analysis.documents.json_schema import SCHEMAS
 
 TEXT = "the animal did not cross the street because it was too tired"
 

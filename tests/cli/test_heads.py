@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from asking import ask
 
-from attncli.render.schema import SCHEMAS
+from attncli.analysis.documents.json_schema import SCHEMAS
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
-from attncli.render.schema import SCHEMAS
 
 
 def test_a_causal_mask_is_a_triangle() -> None:

@@ -10,8 +10,8 @@ import pytest
 from asking import ask
 from hub_server import COMMIT, Hub, serving
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models.aliases import package_folder
-from attncli.render.schema import SCHEMAS
 
 TEXT = "it was too tired"
 HUMPTY = "humpty dumpty sat on"

@@ -12,11 +12,11 @@ from asking import ask
 from hub_server import COMMIT
 from tiny_checkpoints import CASES, make
 
+from attncli.analysis.document import ranges
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models.aliases import ALIASES
 from attncli.render.numbers import size_words
 from attncli.render.safe import cells
-from attncli.render.schema import SCHEMAS
-from attncli.analysis.document import ranges
 
 TEXT = "The animal didn't cross the street"
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"

@@ -6,10 +6,10 @@ import jsonschema
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models import verify as module
 from attncli.models.verify import LayerDifference, Verified
 from attncli.render.safe import cells
-from attncli.render.schema import SCHEMAS
 
 
 def crafted(worst: float) -> Verified:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.inputs.tensors import read_tensors
-from attncli.render.schema import SCHEMAS
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 

@@ -10,7 +10,7 @@ import pytest
 from asking import ask
 
 import attncli
-from attncli.render.schema import SCHEMAS
+from attncli.analysis.documents.json_schema import SCHEMAS
 
 
 def test_tokens_of_every_script_are_aligned_with_the_text() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from asking import ask
 
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.inputs.tensors import read_metadata, read_tensors, write_tensors
-from attncli.render.schema import SCHEMAS
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 LAYOUTS = ("canonical", "torch", "heads", "matrices", "fused")

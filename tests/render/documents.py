@@ -120,8 +120,8 @@ def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) ->
             found.append(
                 {
                     "layer": layer, "head": head, "weights": weights, "labels": ["broad"] if head == 2 else [],
-                    "metrics": {name: abs(wave(head * 5 + at)) for at, name in enumerate(names)},
-                    "baseline": {name: 1 / (at + 2) for at, name in enumerate(names)},
+                    "metrics": {name: {"value": abs(wave(head * 5 + at)), "rows": size} for at, name in enumerate(names)},
+                    "baseline": {name: {"value": 1 / (at + 2), "rows": size} for at, name in enumerate(names)},
                     "top_link": {"query": top[1], "key": top[2], "weight": top[0]},
                 }
             )  # fmt: skip

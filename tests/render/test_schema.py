@@ -7,8 +7,9 @@ import jsonschema
 import pytest
 from render import documents
 
+from attncli.analysis.documents import KINDS
+from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.encoding import json_bytes
-from attncli.render.schema import MODULES, SCHEMAS
 
 DOCUMENTS = {
     "attn.run/1": documents.run(heads=2, layers=2, causal=True),
@@ -43,7 +44,7 @@ def errors(name: str, document) -> list[str]:
     return [error.message for error in checker.iter_errors(json.loads(json_bytes(document)))]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", KINDS)
 def test_every_schema_is_a_schema(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
     assert SCHEMAS[name]["title"] == name
@@ -52,8 +53,8 @@ def test_every_schema_is_a_schema(name: str) -> None:
 
 
 def test_there_is_no_other() -> None:
-    assert list(SCHEMAS) == list(MODULES)
-    assert len(SCHEMAS) == len(MODULES)
+    assert list(SCHEMAS) == list(KINDS)
+    assert len(SCHEMAS) == len(KINDS)
     with pytest.raises(KeyError):
         SCHEMAS["attn.nothing/1"]
     assert SCHEMAS.get("attn.nothing/1") is None

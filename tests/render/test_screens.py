@@ -215,12 +215,12 @@ def test_a_document_without_layers_or_heads() -> None:
 
 def test_metrics_are_those_of_the_document() -> None:
     document = documents.heads(count=2)
-    document["heads"][0]["metrics"] = {"entropy": None, "self": {"value": 0.25, "rows": 11}}
+    document["heads"][0]["metrics"] = {"entropy": {"value": None, "rows": 0}, "self": {"value": 0.25, "rows": 11}}
     document["heads"][1]["top_link"] = None
     rows = heads_screen(document, View(width=120, show=frozenset({"metrics"}))).plain.splitlines()
     assert rows[2].split()[:3] == ["0", "-", "0.25"]
     assert rows[-2].split()[0] == "uniform"
-    document["heads"][1]["baseline"] = {"entropy": 0.75}
+    document["heads"][1]["baseline"] = {"entropy": {"value": 0.75, "rows": 1}}
     document["heads"][1]["layer"] = 1
     assert heads_screen(document, View(show=frozenset({"metrics"}))).plain.count("uniform  ") == 2
 

@@ -64,6 +64,9 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
     def __getitem__(self, name: str) -> Any:
         return dict(members(self))[name]
 
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in members(self))
+
 
 class Document(Part, tag_field="schema", frozen=True, kw_only=True):
     """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""

@@ -31,7 +31,7 @@ def grid_part(document: Document, view: View) -> Lines:
     grid = np.full((len(layers), len(numbers)), np.nan)
     for head in heads:
         value = head["sorted_by"] if sort else head["metrics"].get(name)
-        value = None if value is None else value.value
+        value = None if value is None else value["value"]
         grid[layers.index(head["layer"]), numbers.index(head["head"])] = np.nan if value is None else value
     return matrix(
         grid, None, None, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric", row_numbers=layers,

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.documents.declaration import members
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -123,7 +122,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
             )
         case _:
             found = [
-                {"layer": head["layer"], "head": head["head"], **head["top_link"]}
+                {"layer": head["layer"], "head": head["head"], **dict(members(head["top_link"]))}
                 for head in document["heads"]
                 if head["top_link"]
             ]
@@ -243,8 +242,8 @@ def _moved(document: Document, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
     held = [
         replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
-        for head in document.heads
-        if head.moved
+        for head in document["heads"]
+        if head.get("moved")
     ]
     if not held:
         return Lines()
@@ -269,7 +268,7 @@ def heads_rows(document: Document) -> Iterator[Sequence[object]]:
     names = list(dict.fromkeys(name for head in document["heads"] for name in head["metrics"]))
     yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
     for head in document["heads"]:
-        link = dict(members(head.top_link)) if head.top_link else {"query": None, "key": None, "weight": None}
+        link = head["top_link"] if head["top_link"] else {"query": None, "key": None, "weight": None}
         metrics = (_value(head["metrics"].get(name)) for name in names)
         yield (
             head["layer"],
@@ -283,7 +282,7 @@ def heads_rows(document: Document) -> Iterator[Sequence[object]]:
 
 
 def _value(metric: Any) -> Any:
-    return None if metric is None else metric.value
+    return None if metric is None else metric["value"]
 
 
 def _name(head: Document) -> str:

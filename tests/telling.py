@@ -1,0 +1,20 @@
+"""A document as plain dictionaries and lists, for tests that compare parts of it whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attncli.analysis.documents.declaration import Part, members
+
+
+def told(value: Any) -> Any:
+    """Parts as dictionaries, tuples as lists; arrays and everything else as it is."""
+    match value:
+        case Part():
+            return {name: told(held) for name, held in members(value)}
+        case dict():
+            return {name: told(held) for name, held in value.items()}
+        case list() | tuple():
+            return [told(held) for held in value]
+        case _:
+            return value
