@@ -83,7 +83,7 @@ def find(
 
 
 def _write_page(
-    model: Model, text: Text, which: ModelOptions, document: Mapping[str, Any], page: PageOptions, lang: str
+    model: Model, text: Text, which: ModelOptions, document: FindDocument, page: PageOptions, lang: str
 ) -> None:
     from attncli.analysis.records.run import run_record
     from attncli.render.page.contents import Page

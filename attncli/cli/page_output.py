@@ -12,6 +12,7 @@ from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
     from attncli.cli.output import Environment
     from attncli.render.page.contents import Effects, Page
 
@@ -70,7 +71,7 @@ def write(asked: PageOptions, page: Page) -> None:
             file.write(piece)
 
 
-def effects_of(document: Mapping[str, Any]) -> list[Effects]:
+def effects_of(document: Document) -> list[Effects]:
     """What an `attn.ablate/1` document says of each measure; nothing for another document."""
     from attncli.render.page.contents import Effects
 

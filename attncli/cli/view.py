@@ -20,6 +20,7 @@ from attncli.errors import InputError, UsageError
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
     from attncli.analysis.documents.heads import HeadsDocument
+    from attncli.analysis.records.run import RunRecord
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
@@ -95,7 +96,7 @@ def _show_page(
     if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
         from attncli.inputs.tensors import read_tensors
 
-        record = tensors_record(read_tensors(file, allow_nonfinite=True), document)
+        record: RunRecord | None = tensors_record(read_tensors(file, allow_nonfinite=True), document)
     else:
         record = document_record(document)
     if record is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from attncli.analysis.cross import Texts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
+from attncli.analysis.documents.parts import AttentionPart, ModelPart
 from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.words import identities, merged_words
@@ -33,8 +33,8 @@ class RunRecord:
     name: str
     text: str
     sides: Sides
-    model: Mapping[str, Any] | None
-    attention: Mapping[str, Any] | None
+    model: ModelPart | None
+    attention: AttentionPart | None
     heads: Iterator[HeadRecord]
     warnings: Sequence[str] = ()
 

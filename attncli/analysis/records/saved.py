@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.document import Document
+from attncli.analysis.documents.declaration import Document
 from attncli.analysis.records.captured import numbered
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
@@ -70,7 +70,7 @@ def document_record(document: Document) -> RunRecord | None:
 
 
 def _heads(
-    document: Document, parts: Sequence[tuple[int, Mapping[str, Any]]], sides: Sides, rows: Sequence[int] | None
+    document: Document, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
     for layer, head in parts:
         weights = np.asarray(head["weights"], np.float32) if head.get("weights") is not None else None
@@ -93,9 +93,7 @@ def _heads(
             yield _known(document, row["layer"], row, sides, None)
 
 
-def _known(
-    document: Document, layer: int, head: Mapping[str, Any], sides: Sides, small: np.ndarray[Any, Any] | None
-) -> HeadRecord:
+def _known(document: Document, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None) -> HeadRecord:
     """A head of which no weights are held: its metrics, and the links that the document names."""
     links = [
         (one["query"], one["key"], float(one["weight"]))
@@ -119,6 +117,6 @@ def _run(document: Document, sides: Sides, heads: Iterator[HeadRecord]) -> RunRe
     )
 
 
-def tokens_of(rows: Sequence[Mapping[str, Any]]) -> list[Token]:
+def tokens_of(rows: Sequence[Any]) -> list[Token]:
     """Tokens as a document holds them."""
     return [Token(row["index"], row["text"], row["id"], row["start"], row["end"], row["special"]) for row in rows]

@@ -114,14 +114,16 @@ def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
 
 def _line(run: RunRecord) -> str:
     """Which weights ran, how many, and under which conventions."""
-    model, attention = run.model or {}, run.attention or {}
-    parts = [str(model.get("name") or model.get("source") or run.name)]
-    if model.get("seed") is not None:
-        parts[0] += f" (seed {model['seed']})"
-    parts += [str(model["family"])] if model.get("family") else []
-    parts += [f"{model['layers']} × {model['heads']}"] if model.get("layers") else []
-    parts += [f"mask {attention['mask']}"] if attention.get("mask") not in (None, "none") else []
-    parts += [f"position {attention['position']}"] if attention.get("position") not in (None, "none") else []
+    model, attention = run.model, run.attention
+    if model is None or attention is None:
+        return safe(run.name)
+    parts = [model.name or model.source]
+    if model.seed is not None:
+        parts[0] += f" (seed {model.seed})"
+    parts += [model.family] if model.family else []
+    parts += [f"{model.layers} × {model.heads}"]
+    parts += [f"mask {attention.mask}"] if attention.mask != "none" else []
+    parts += [f"position {attention.position}"] if attention.position != "none" else []
     return safe(" · ".join(parts))
 
 
