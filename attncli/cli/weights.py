@@ -167,12 +167,14 @@ def convert(
 
 
 def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:
+    from msgspec.structs import replace
+
     from attncli.analysis.weights import weights_document
     from attncli.inputs.atomic import written_at
     from attncli.models.layouts.layout import NOTHING_ASKED
     from attncli.render.screens.weights import weights_rows, weights_screen
 
-    document = weights_document(written_at(file), asked or NOTHING_ASKED) | {"file": str(file)}
+    document = replace(weights_document(written_at(file), asked or NOTHING_ASKED), file=str(file))
     answer.give(iter([document]), weights_screen, weights_rows, output, environment, answer.view(output, environment))
 
 

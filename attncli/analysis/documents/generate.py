@@ -57,7 +57,7 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     continuation: Annotated[str, says("The new tokens' texts, joined.")]
     temperature: Annotated[float, says("0 for the likeliest token each time.")]
     sample_seed: Annotated[int | None, says("Seed of the draws; null without any.")]
-    ended: Annotated[bool, says("Whether a special token ended the text.")]
+    ended: Annotated[bool, says("Whether the text ended by itself, at a token that ends texts.")]
     steps: Annotated[list[GenerateStep], axes("generated", says="one per new token, in order.")]
     warnings: list[str]
 
