@@ -271,7 +271,7 @@ def _positional(document: Document, view: View) -> list[str]:
 
 def _metric(head: Document, name: str) -> float:
     value = head["metrics"].get(name)
-    value = value["value"] if isinstance(value, Mapping) else value
+    value = None if value is None else value["value"]
     return 0.0 if value is None else float(value)
 
 
