@@ -87,11 +87,13 @@ def test_heads_that_rest_on_one_word_are_counted() -> None:
         document["heads"], ([[1.0, 0], [0.6, 0.4]], [[0.9, 0.1], [0.9, 0.1]], [[0.5, 0.5]] * 2), strict=True
     ):
         head["weights"] = weights
-        head["metrics"] = {"previous": 0.4, "next": 0.2, "self": 0.1}
+        head["metrics"] = {
+            name: {"value": value, "rows": 2} for name, value in (("previous", 0.4), ("next", 0.2), ("self", 0.1))
+        }
     said = heads_answer(document, WIDE).plain
     assert '2 of 3 heads rest on "a" with more than half of their weight.' in said
     assert "previous word" not in said
-    document["heads"][1]["metrics"]["previous"] = {"value": 0.51}
+    document["heads"][1]["metrics"]["previous"]["value"] = 0.51
     assert "Layer 0 head 1 looks at the previous word (0.51)." in heads_answer(document, WIDE).plain
 
 
