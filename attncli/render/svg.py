@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.declaration import members
 from attncli.analysis.documents.heads import AverageHead
 from attncli.errors import InputError
 from attncli.render.column_names import key_names
@@ -81,7 +80,11 @@ def _panels(document: Document) -> list[Panel]:
     heads = (
         document["heads"]
         if layers is None
-        else [{"layer": layer["layer"], **dict(members(head))} for layer in layers for head in layer["heads"]]
+        else [
+            {"layer": layer["layer"], **{name: head.get(name) for name in ("head", "weights", "scores")}}
+            for layer in layers
+            for head in layer["heads"]
+        ]
     )
     rows = document.get("queries") or range(len(document["tokens"]))
     held = [head for head in heads if head.get("weights") is not None]

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.documents.declaration import members
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -123,7 +122,11 @@ def _part(part: str, document: Document, view: View) -> Lines:
             )
         case _:
             found = [
-                {"layer": head["layer"], "head": head["head"], **dict(members(head["top_link"]))}
+                {
+                    "layer": head["layer"],
+                    "head": head["head"],
+                    **{end: head["top_link"][end] for end in ("query", "key", "weight")},
+                }
                 for head in document["heads"]
                 if head["top_link"]
             ]
