@@ -37,26 +37,21 @@ class _Ends:
         self.seen: dict[int, np.ndarray[Any, Any]] = {}
 
     def see(self, layer: int, kind: str, block: RowBlock) -> None:
-        del layer
         if kind != "self":
             return
-        backend = self._model.backend
-        for query in self._queries:
-            if block.start <= query < block.stop:
-                weights = backend.numpy(block.stages["weights"][..., query - block.start, :])
-                row, seen = (np.zeros((weights.shape[0], block.high), dtype) for dtype in (np.float64, bool))
-                row[:, block.low :] = weights
-                shown = (
-                    True
-                    if block.seen is None
-                    else backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
-                )
-                seen[:, block.low :] = shown
-                self.rows[query], self.seen[query] = (_fit(part, self._keys) for part in (row, seen))
-
-
-def _fit(row: np.ndarray[Any, Any], keys: int) -> np.ndarray[Any, Any]:
-    return np.pad(row[:, :keys], ((0, 0), (0, max(keys - row.shape[1], 0))))
+        backend, every = self._model.backend, self._model.spec.blocks[layer].attention.heads
+        high = min(block.high, self._keys)  # learned keys stand after the tokens
+        for query in (one for one in self._queries if block.start <= one < block.stop):
+            for kept, kind_of in ((self.rows, np.float64), (self.seen, np.bool_)):
+                kept.setdefault(query, np.zeros((every, self._keys), kind_of))
+            weights = backend.numpy(block.stages["weights"][..., query - block.start, : high - block.low])
+            own = slice(block.first_head, block.first_head + len(weights))
+            self.rows[query][own, block.low : high] = weights
+            if block.seen is None:
+                self.seen[query][own, block.low : high] = True
+            else:
+                seen = backend.numpy(block.seen[..., min(query - block.start, block.seen.shape[-2] - 1), :])
+                self.seen[query][own, block.low : high] = seen[..., : high - block.low] if seen.shape[-1] > 1 else seen
 
 
 def find_document(

@@ -31,7 +31,7 @@ from attncli.analysis.metrics import DEFAULT
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.random_repeats import Scores
-from attncli.analysis.row_consumers import Watch
+from attncli.analysis.row_consumers import Watch, share
 from attncli.analysis.row_facts import About
 from attncli.analysis.value_norms import shares, value_sizes
 from attncli.analysis.visible_keys import Bools, Floats
@@ -169,7 +169,8 @@ def heads_document(
         if kind == "self":
             layer_of(layer).watch.see(block)
             if progress is not None:
-                progress((layer + block.stop / len(tokens)) / (max(layers) + 1))
+                heads = model.spec.blocks[layer].attention.heads
+                progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
     found: list[HeadMetrics] = []
     empty: list[EmptyRow] = []

@@ -10,7 +10,7 @@ import numpy as np
 from attncli.analysis.documents.run import PooledMap
 from attncli.analysis.links import Links
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.row_consumers import Watch
+from attncli.analysis.row_consumers import Watch, share
 from attncli.analysis.row_facts import About
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
@@ -66,15 +66,20 @@ class Rowwise:
         if self._query is not None and block.start <= self._query < block.stop:
             self._keep(block, self._query - block.start)
         if self._progress is not None:
-            self._progress((layer + block.stop / self._count) / self._runs)
+            every = self._model.spec.blocks[layer].attention.heads
+            self._progress((layer + share(block, every, self._count)) / self._runs)
 
     def _keep(self, block: RowBlock, at: int) -> None:
         heads = self.chosen(self._layer)
         for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
-            found = self._model.backend.numpy(block.stages[name][heads, at, :])
-            row = np.full((len(heads), max(self._count, block.high)), hidden, found.dtype)
-            row[:, block.low : block.high] = found
-            self._row[name] = row
+            found = self._model.backend.numpy(block.stages[name][:, at, :])
+            if name not in self._row:
+                # learned keys stand after the tokens, in the last block as in all
+                width = max(self._count, block.high)
+                self._row[name] = np.full((len(heads), width), hidden, found.dtype)
+            for place, head in enumerate(heads):
+                if 0 <= head - block.first_head < len(found):
+                    self._row[name][place, block.low : block.high] = found[head - block.first_head]
 
     def maps(self) -> list[PooledMap]:
         """The pooled maps of the layer that was seen last: each cell the largest of `pool` × `pool` weights."""

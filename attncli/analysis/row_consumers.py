@@ -11,8 +11,7 @@ from attncli.analysis.exclude import Exclusion
 from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend, numpy_backend
-from attncli.mechanism.attend import RowBlock, Rule
-from attncli.mechanism.mask import Mask
+from attncli.mechanism.attend import RowBlock
 
 
 class Consumer(Protocol):
@@ -26,9 +25,8 @@ class Watch:
     """Hands blocks of one attention to consumers as `WeightRows`.
 
     about: what is known of the keys. keys: how many keys are tokens; learned keys beyond them are
-    cut off. offset: position of query 0. heads: which heads of a block, None for all.
-    exclusion: pairs to leave out before anything is counted. mask: the mask, where it alone
-    decides what is visible; saves looking at each pair.
+    cut off. heads: which, in rising order. offset: position of query 0.
+    exclusion: pairs to leave out before anything is counted.
     """
 
     def __init__(
@@ -38,13 +36,12 @@ class Watch:
         about: About,
         keys: int,
         *,
+        heads: Sequence[int],
         offset: int = 0,
-        heads: Sequence[int] | None = None,
         exclusion: Exclusion | None = None,
-        mask: Mask | None = None,
     ) -> None:
         self._backend, self._consumers, self._about, self._keys = backend, consumers, about, keys
-        self._offset, self._heads, self._exclusion, self._mask = offset, heads, exclusion, mask
+        self._offset, self._heads, self._exclusion = offset, heads, exclusion
         self._i: Ints = np.empty(0, np.int64)
         self._known: Sight | None = None
 
@@ -56,21 +53,21 @@ class Watch:
             see = sight(shown[head, row], i.size, 0, weights.shape[-1])
             self._hand(numpy_backend("float64"), weights[head, row], i, 0, see, None, head.start)
 
-    def see(self, block: RowBlock, *, first_head: int = 0) -> None:
+    def see(self, block: RowBlock) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
+        held = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
+        first = sum(head < held.start for head in self._heads)
+        chosen = [head - held.start for head in self._heads if head in held]
+        if not chosen:
+            return
         i = self._positions(block)
         high = min(block.high, self._keys)
-        weights = block.stages["weights"]
-        if self._heads is not None:
-            weights = weights[list(self._heads)]
+        weights, entropy = block.stages["weights"], block.stages.get("entropy") if high == block.high else None
+        if len(chosen) < len(held):
+            weights, entropy = weights[chosen], None if entropy is None else entropy[chosen]
         if high < block.high:
             weights = weights[..., : high - block.low]
-        see = self._sight(block, i, high)
-        backend = self._backend
-        entropy = block.stages.get("entropy") if high == block.high else None
-        if entropy is not None and self._heads is not None:
-            entropy = entropy[list(self._heads)]
-        self._hand(backend, weights, i, block.low, see, entropy, first_head)
+        self._hand(self._backend, weights, i, block.low, self._sight(block, i, high, chosen), entropy, first)
 
     def _hand(
         self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, entropy: Array | None, first_head: int
@@ -90,26 +87,22 @@ class Watch:
         first, stop = block.start + self._offset, block.stop + self._offset
         if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
             self._i = np.arange(first, stop)
-            ranges = self._mask is not None and self._exclusion is None
-            self._known = of_mask(self._mask, self._i, self._keys) if ranges and self._mask is not None else None
+            mask = None if self._exclusion is not None else block.alone
+            self._known = None if mask is None else of_mask(mask, self._i, self._keys)
         return self._i
 
-    def _sight(self, block: RowBlock, i: Ints, high: int) -> Sight:
+    def _sight(self, block: RowBlock, i: Ints, high: int, chosen: Sequence[int]) -> Sight:
         if self._known is not None:
             return self._known
         if block.seen is None:
             return sight(None, i.size, block.low, high)
         seen = self._backend.numpy(block.seen)
-        if self._heads is not None and seen.ndim == 3 and seen.shape[0] > 1:
-            seen = seen[list(self._heads)]
+        if seen.ndim == 3 and seen.shape[0] > 1:
+            seen = seen[chosen]
         return sight(seen if seen.shape[-1] == 1 else seen[..., : high - block.low], i.size, block.low, high)
 
 
-def mask_alone(rule: Rule) -> Mask | None:
-    """The rule's mask if nothing else decides what a query sees; else None."""
-    others = (rule.given, rule.bias, rule.key_lengths)
-    return (
-        rule.mask
-        if all(part is None for part in others) and not rule.extra_keys and isinstance(rule.offset, int)
-        else None
-    )
+def share(block: RowBlock, heads: int, queries: int) -> float:
+    """How much of a layer of so many heads and queries is done once this block is, 0 to 1."""
+    through = block.start * heads + (block.stop - block.start) * (block.first_head + block.empty.shape[0])
+    return through / (heads * queries)

@@ -175,7 +175,9 @@ def run_document(
     )
     traces: Iterable[LayerTrace] = () if batched is None else batched.traces
     if batched is None:
-        keep = SQUARE if wanted.stages or see is not None else STAGES
+        keep: Sequence[str] = SQUARE if wanted.stages or see is not None else STAGES
+        if long is not None and wanted.query is None:
+            keep = ("weights",)  # scores that are kept could not be overwritten
         watch = None if long is None else long.see
         traces = model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch)
     shapes: list[ShapeRow] = [] if batched is None else batched.shapes

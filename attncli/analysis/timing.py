@@ -13,9 +13,10 @@ from attncli.analysis.cost import Sizes, variants
 from attncli.analysis.documents.cost import Timing
 from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
 from attncli.errors import LimitError
-from attncli.mechanism.attend import Rule, attend, row_blocks
+from attncli.mechanism.attend import Rule, attend
 from attncli.mechanism.mask import Causal, Everywhere, Mask, Window
 from attncli.mechanism.random_streams import normal
+from attncli.mechanism.streaming import stream, unseen
 
 MOST_BYTES = 4 * 2**30
 """Dense scores with their copies may take this much."""
@@ -87,8 +88,7 @@ def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Call
 
     def streamed(mask: Mask) -> Callable[[], None]:
         def run() -> None:
-            for _ in row_blocks(backend, q, k, v, rule(mask), rows=sizes.rows, keep=()):
-                pass
+            stream(backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), see=unseen)
 
         return run
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import and_
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -26,6 +26,12 @@ from attncli.mechanism.workspace import Room
 EVERY_STAGE = frozenset(SQUARE)
 
 
+class PositionBias(Protocol):
+    """What the position encoding adds to the scores of some heads, [head, rows, columns]; of all if none are named."""
+
+    def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """Everything that decides the weights, apart from q and k.
@@ -33,7 +39,7 @@ class Rule:
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
     mask: visibility by position; given: visibility as booleans that broadcast to
     [..., head, query, key]. bias: floats that broadcast likewise, −inf hides.
-    position_bias: a function of (i [..., rows, 1], j [1, columns]) giving [head, rows, columns].
+    position_bias: a function of (i [..., rows, 1], j [1, columns]) and a choice of heads giving [head, rows, columns].
     offset: absolute position of query 0, an int or integers [batch..., 1, 1, 1].
     key_lengths: integers [batch..., 1, 1, 1]; keys from there on are hidden.
     extra_keys: how many keys at the end have no position and are seen by every query.
@@ -46,7 +52,7 @@ class Rule:
     mask: Mask = field(default_factory=Everywhere)
     given: Array | None = None
     bias: Array | None = None
-    position_bias: Callable[[Array, Array], Array] | None = None
+    position_bias: PositionBias | None = None
     offset: int | Array = 0
     key_lengths: Array | None = None
     extra_keys: int = 0
@@ -60,7 +66,8 @@ class RowBlock:
 
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].
     seen: booleans that broadcast to [..., head, rows, high - low]; None if all is visible; made when asked for.
-    empty: booleans [..., head, rows].
+    empty: booleans [..., head, rows]. first_head: the number of the first head in it.
+    alone: the mask, where it alone decides what a query sees; its reach spares looking at each pair.
     lse: log Σ exp over what a row sees, its sink included, [..., head, rows]; −inf for an empty row.
     """
 
@@ -73,6 +80,8 @@ class RowBlock:
     look: Callable[[], Array | None]
     empty: Array
     lse: Array
+    first_head: int = 0
+    alone: Mask | None = None
 
     @property
     def seen(self) -> Array | None:
@@ -173,9 +182,9 @@ def attend_rows(
     if entropy is not None:
         stages.note("entropy", entropy[..., 0])
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
-    return RowBlock(
-        start, stop, low, high, stages.kept, backend.cast(mixed, backend.dtype_of(v)), look, empty[..., 0], lse[..., 0]
-    )
+    mixed = backend.cast(mixed, backend.dtype_of(v))
+    alone = _mask_alone(rule)
+    return RowBlock(start, stop, low, high, stages.kept, mixed, look, empty[..., 0], lse[..., 0], alone=alone)
 
 
 def _known(seen: Array | None) -> Array | None:
@@ -184,11 +193,18 @@ def _known(seen: Array | None) -> Array | None:
 
 def _edges(rule: Rule, start: int, stop: int, low: int, high: int, keys: int) -> list[tuple[int, int]] | None:
     """The ranges of keys that some rows see and some do not; None where that is not known, or a row may see nothing."""
-    others = (rule.given, rule.bias, rule.key_lengths)
-    if any(part is not None for part in others) or rule.extra_keys or not isinstance(rule.offset, int):
+    mask = _mask_alone(rule)
+    if mask is None or not isinstance(rule.offset, int):
         return None
-    first, last = surely(rule.mask, start + rule.offset, stop - 1 + rule.offset, keys)
+    first, last = surely(mask, start + rule.offset, stop - 1 + rule.offset, keys)
     return [edge for edge in ((low, first), (last, high)) if edge[0] < edge[1]] if first < last else None
+
+
+def _mask_alone(rule: Rule) -> Mask | None:
+    """The rule's mask if nothing else decides what a query sees; else None."""
+    others = (rule.given, rule.bias, rule.key_lengths)
+    free = all(part is None for part in others) and not rule.extra_keys and isinstance(rule.offset, int)
+    return rule.mask if free else None
 
 
 class _Stages:

@@ -11,13 +11,16 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule, attend
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
 from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
+from attncli.mechanism.streaming import stream, unseen
 from attncli.mechanism.trace import LayerTrace
+
+EVERY_HEAD = slice(None)
 
 
 class Weights(Protocol):
@@ -136,14 +139,11 @@ def _attention(
         mixed, empty = whole.mixed, whole.empty
         stages |= whole.stages
     else:
-        pieces, empties = [], []
         kind = "self" if memory is None else "cross"
-        for rows in row_blocks(backend, parts.q, parts.k, parts.v, parts.rule, rows=context.rows, keep=context.keep):
-            if context.see is not None:
-                context.see(layer, kind, rows)
-            pieces.append(rows.mixed)
-            empties.append(rows.empty)
-        mixed, empty = backend.concat(pieces, -2), backend.concat(empties, -1)
+        see = unseen if context.see is None else partial(context.see, layer, kind)
+        mixed, empty = stream(
+            backend, parts.q, parts.k, parts.v, parts.rule, rows=context.rows, keep=context.keep, see=see
+        )
     mixed = changed(backend, interventions, mixed)
     side_by_side = join_heads(backend, mixed)
     projected = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)
@@ -230,15 +230,13 @@ def _turns(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floa
     return np.stack([cos for cos, _ in each])[:, None], np.stack([sin for _, sin in each])[:, None]
 
 
-def position_bias(
-    backend: Backend, spec: Attention, weights: Weights, prefix: str
-) -> Callable[[Array, Array], Array] | None:
-    """The bias that the position encoding adds to the scores: a function of (i, j), or None."""
+def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> PositionBias | None:
+    """The bias that the position encoding adds to the scores; None if it adds none."""
     match spec.position:
         case Alibi(factor=factor, coarse=True):
-            return partial(coarse_alibi, backend, alibi_slopes(spec.heads), factor)
+            return partial(_coarse_alibi, backend, alibi_slopes(spec.heads), factor)
         case Alibi(symmetric, factor):
-            return partial(alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric=symmetric)
+            return partial(_alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric)
         case RelativeBuckets():
             table = weights(f"{prefix}.buckets.weight")
             if table is None:
@@ -250,8 +248,20 @@ def position_bias(
             assert_never(spec.position)
 
 
-def _bucket_bias(backend: Backend, spec: RelativeBuckets, table: Array, i: Array, j: Array) -> Array:
-    buckets = t5_bucket(backend.numpy(j - i), spec)
+def _alibi(slopes: Array, symmetric: bool, i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
+    return alibi(slopes[heads], i, j, symmetric=symmetric)
+
+
+def _coarse_alibi(
+    backend: Backend, slopes: Floats, factor: float, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+) -> Array:
+    return coarse_alibi(backend, slopes[heads], factor, i, j)
+
+
+def _bucket_bias(
+    backend: Backend, spec: RelativeBuckets, whole: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
+) -> Array:
+    table, buckets = whole[:, heads], t5_bucket(backend.numpy(j - i), spec)
     picked = backend.take(table, backend.array(buckets.reshape(-1)), 0)
     return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
 

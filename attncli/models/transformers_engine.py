@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -21,11 +22,12 @@ from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend
 from attncli.mechanism.block import Weights, join_heads
 from attncli.mechanism.intervention import NOTHING, Intervention, Interventions, changed, uncut
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.streaming import stream, unseen
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
 from attncli.models import transformers_library as library
@@ -169,15 +171,8 @@ class ForeignModel(Model):
             mixed, empty = whole.mixed, whole.empty
             stages |= whole.stages
         else:
-            blocks = []
-            for block in row_blocks(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep):
-                if see is not None:
-                    see(layer, "self", block)
-                blocks.append((block.mixed, block.empty))
-            mixed, empty = (
-                backend.concat([one for one, _ in blocks], -2),
-                backend.concat([one for _, one in blocks], -1),
-            )
+            seen = unseen if see is None else partial(see, layer, "self")
+            mixed, empty = stream(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
         mixed = changed(backend, interventions, mixed)
         stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
         return LayerTrace(

@@ -12,14 +12,16 @@ from attncli.analysis.measure import Tally, measure
 from attncli.analysis.metrics import METRICS
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
+from attncli.analysis.row_consumers import Consumer, Watch, share
 from attncli.analysis.row_facts import About
-from attncli.analysis.stream import rows_of_block, stream
 from attncli.analysis.toplinks import TopLinks
 from attncli.arrays.backend import Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
-from attncli.mechanism.attend import Rule, attend
-from attncli.mechanism.mask import AllOf, Causal, Everywhere, Given, Global, Mask, Window
+from attncli.mechanism.attend import RowBlock, Rule, attend
+from attncli.mechanism.mask import AllOf, Causal, Everywhere, Given, Global, Hashed, Mask, Window
+from attncli.mechanism.position import alibi
+from attncli.mechanism.streaming import rows_within, stream
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
 RNG = np.random.default_rng(11)
@@ -35,6 +37,8 @@ MASKS: dict[str, Mask] = {
     "global": AllOf((Causal(), Global((0, 13)))),
     "gaps": Given(GAPS),
 }
+BY_HEAD = RNG.random((HEADS, N, N)) < 0.6
+MASKS["gaps by head"] = Given(BY_HEAD)
 BACKENDS: list[Backend] = [NumpyBackend("float64"), TorchBackend("float64")]
 
 
@@ -43,10 +47,31 @@ def inputs(backend: Backend, seed: int = 5) -> tuple[Any, Any, Any]:
     return tuple(backend.array(rng.standard_normal((heads, N, DIM)) * 2) for heads in (HEADS, KV, KV))  # type: ignore[return-value]
 
 
+def streamed(
+    backend: Backend,
+    arrays: tuple[Any, Any, Any],
+    rule: Rule,
+    consumers: list[Consumer],
+    about: About,
+    *,
+    rows: int = N,
+    told: list[float] | None = None,
+) -> Any:
+    """The mixed values; every block goes through a `Watch`, and the share done is noted."""
+    watch = Watch(backend, consumers, about, N, heads=range(HEADS))
+
+    def see(block: RowBlock) -> None:
+        watch.see(block)
+        if told is not None:
+            told.append(share(block, HEADS, N))
+
+    return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), see=see).mixed
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
 @pytest.mark.parametrize("name", MASKS)
-@pytest.mark.parametrize("rows", [1, 2, 3, 13, N, None])
-def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None:
+@pytest.mark.parametrize("rows", [1, 2, 5, N])
+def test_blocks_are_dense(backend: Backend, name: str, rows: int) -> None:
     q, k, v = inputs(backend)
     rule = Rule(0.4, mask=MASKS[name])
     dense = attend(backend, q, k, v, rule)
@@ -54,7 +79,7 @@ def test_blocks_are_dense(backend: Backend, name: str, rows: int | None) -> None
     about = About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1])
     tally, links, maps = Tally(HEADS, tuple(METRICS), about), TopLinks(HEADS, 8), PooledMaps(HEADS, N, N, side=10)
     told: list[float] = []
-    mixed = stream(backend, q, k, v, rule, [tally, links, maps], about=about, rows=rows, progress=told.append)
+    mixed = streamed(backend, (q, k, v), rule, [tally, links, maps], about, rows=rows, told=told)
     np.testing.assert_allclose(backend.numpy(mixed), backend.numpy(dense.mixed), atol=1e-13)
     expected = measure(
         weights, visible, metrics=tuple(METRICS), tokens=TOKENS, special=SPECIAL, punctuation=SPECIAL[::-1]
@@ -77,7 +102,7 @@ def test_the_comparison_notices_a_hidden_key_shown() -> None:
     q, k, v = inputs(backend)
     rule = Rule(0.4, mask=Causal())
     dense = attend(backend, q, k, v, replace(rule, mask=Window(None, 1)))
-    mixed = stream(backend, q, k, v, rule, [])
+    mixed = streamed(backend, (q, k, v), rule, [], About())
     assert np.abs(mixed - dense.mixed).max() > 1e-3
 
 
@@ -87,7 +112,7 @@ def test_sinks_take_their_share_of_every_row() -> None:
         rule = Rule(0.4, mask=Causal(), sinks=backend.array(np.linspace(-2, 2, HEADS)))
         dense = attend(backend, q, k, v, rule)
         tally = Tally(HEADS, ("missing", "entropy", "confidence"), About())
-        stream(backend, q, k, v, rule, [tally], rows=5)
+        streamed(backend, (q, k, v), rule, [tally], About(), rows=5)
         expected = measure(
             backend.numpy(dense.stages["weights"]),
             np.tril(np.ones((N, N), bool)),
@@ -103,13 +128,50 @@ def test_float32_agrees_with_float64_to_single_precision() -> None:
     found = []
     for backend in (single, double):
         tally = Tally(HEADS, tuple(METRICS), About(Pairs(TOKENS), SPECIAL, SPECIAL[::-1]))
-        stream(backend, *inputs(backend), Rule(0.4, mask=Causal()), [tally], about=tally.about, rows=7)
+        streamed(backend, inputs(backend), Rule(0.4, mask=Causal()), [tally], tally.about, rows=7)
         found.append(tally.result())
     for name in METRICS:
         np.testing.assert_allclose(found[0][name].value, found[1][name].value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+def blocks_of(rule: Rule, rows: int, q: Any, k: Any) -> list[RowBlock]:
+    found: list[RowBlock] = []
+    stream(BACKENDS[0], q, k, k, rule, rows=rows, keep=(), see=found.append)
+    return found
+
+
 def test_a_narrow_window_is_cut_into_blocks_about_as_wide_as_itself() -> None:
-    assert rows_of_block(Rule(1.0, mask=Window(99, 0)), 100_000, 100_000) == 100
-    assert rows_of_block(Rule(1.0), 100_000, 100_000) == (1 << 22) // 100_000
-    assert rows_of_block(Rule(1.0), 3, 3) == 3
+    q = np.ones((1, 2000, 1))
+    assert {block.stop - block.start for block in blocks_of(Rule(1.0, mask=Window(99, 0)), 2000, q, q)} == {100}
+    assert {block.stop - block.start for block in blocks_of(Rule(1.0), 2000, q, q)} == {2000}
+    assert rows_within(1, 100_000, 100_000) == (1 << 22) // 100_000
+    assert rows_within(1, 3, 3) == 3
+
+
+def test_a_block_has_the_heads_of_one_kv_head_and_as_many_more_rows() -> None:
+    q, k, _ = inputs(BACKENDS[0])
+    found = blocks_of(Rule(1.0), 5, q, k)
+    assert [(block.first_head, block.start, block.stop) for block in found] == [
+        (first, start, min(start + 15, N)) for start in (0, 15, 30) for first in (0, 2, 4)
+    ]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["numpy", "torch"])
+def test_what_differs_by_head_is_cut_to_the_heads_of_a_block(backend: Backend) -> None:
+    q, k, v = inputs(backend)
+    slopes = backend.array(np.linspace(0.1, 2.0, HEADS))
+
+    def position(i: Any, j: Any, /, *, heads: slice = slice(None)) -> Any:
+        return alibi(slopes[heads], i, j, symmetric=True)
+
+    for rule in (
+        Rule(0.4, position_bias=position),
+        Rule(0.4, bias=backend.array(RNG.standard_normal((HEADS, N, N)))),
+        Rule(0.4, given=backend.keep(BY_HEAD)),
+        Rule(0.4, mask=Hashed(4, 2, 3).bind(backend, q, k)),
+        Rule(0.4, mask=AllOf((Causal(), Given(BY_HEAD)))),
+    ):
+        dense = attend(backend, q, k, v, rule)
+        found = stream(backend, q, k, v, rule, rows=5, keep=(), see=lambda block: None)
+        np.testing.assert_allclose(backend.numpy(found.mixed), backend.numpy(dense.mixed), atol=1e-13)
+        assert np.array_equal(backend.numpy(found.empty), backend.numpy(dense.empty))

@@ -96,6 +96,9 @@ class SameBucket(Mask):
     def depends_on(self) -> Literal["positions", "length", "vectors"]:
         return "vectors"
 
+    def of_heads(self, heads: slice) -> Mask:
+        return SameBucket(self.query[heads], self.key[heads], self.source)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -131,6 +134,9 @@ class Given(Mask):
 
     def by_head(self) -> bool:
         return self.values.ndim > 2
+
+    def of_heads(self, heads: slice) -> Mask:
+        return Given(self.values[heads], self.name) if self.by_head() and len(self.values) > 1 else self
 
     def check_size(self, queries: int, keys: int) -> None:
         values = self.values

@@ -58,6 +58,9 @@ class AllOf(Mask):
     def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
         return AllOf(tuple(part.bind(backend, q, k) for part in self.parts))
 
+    def of_heads(self, heads: slice) -> Mask:
+        return AllOf(tuple(part.of_heads(heads) for part in self.parts))
+
 
 @final
 @dataclass(frozen=True)
@@ -98,6 +101,9 @@ class AnyOf(Mask):
 
     def bind(self, backend: Backend, q: Array, k: Array) -> Mask:
         return AnyOf(tuple(part.bind(backend, q, k) for part in self.parts))
+
+    def of_heads(self, heads: slice) -> Mask:
+        return AnyOf(tuple(part.of_heads(heads) for part in self.parts))
 
 
 def both(*masks: Mask) -> Mask:

@@ -111,6 +111,10 @@ class Mask(ABC):
         """Whether heads may see different keys."""
         return self.depends_on() == "vectors"
 
+    def of_heads(self, heads: slice) -> Mask:
+        """The mask for some of the heads, where they see different keys; else the mask itself."""
+        return self
+
     def parts_of(self) -> tuple[Mask, ...]:
         """The masks that an intersection or a union is made of, down to the last; else the mask itself."""
         return (self,)
