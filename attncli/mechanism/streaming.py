@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import NamedTuple
+
+import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.attend import RowBlock, Rule, row_blocks
@@ -22,7 +25,7 @@ FEWEST = 16
 
 
 class Streamed(NamedTuple):
-    """What is left of attention by blocks. mixed: [head, query, v_dim]. empty: booleans [head, query]."""
+    """What is left of attention by blocks. mixed: [..., head, query, v_dim]. empty: booleans [..., head, query]."""
 
     mixed: Array
     empty: Array
@@ -41,8 +44,8 @@ def stream(
 ) -> Streamed:
     """Attend block by block, handing each to `see`.
 
-    q: [head, query, dim], k: [kv, key, dim], v: [kv, key, v_dim]. rows: query rows of all heads together that may be
-    held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow window; what is
+    q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
+    that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow window; what is
     in it is overwritten by the next. Rows come in order, the heads of the same rows one after the other. Memory is
     linear in the length; masks that hide keys save the work on them.
     """
@@ -51,22 +54,23 @@ def stream(
     shared = heads // groups
     size = _rows_of_block(rule, queries, keys, rows * groups)
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
-    room = Room(backend, dtype, shared * size * _widest(rule, size, queries, keys))
+    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
+    room = Room(backend, dtype, prod(lead) * shared * size * _widest(rule, size, queries, keys))
     # one group of heads at a time: a block of many rows of few heads has the better products
     streams = []
     for group in range(groups):
         own = slice(group * shared, (group + 1) * shared)
-        parts = (q[own], k[group : group + 1], v[group : group + 1])
+        parts = (q[..., own, :, :], k[..., group : group + 1, :, :], v[..., group : group + 1, :, :])
         streams.append((own, row_blocks(backend, *parts, _of_heads(rule, own, heads), rows=size, keep=keep, room=room)))
     # written in place: thousands of small results kept between large blocks would leave memory in shreds
-    mixed = backend.full((heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
-    empty = backend.full((heads, queries), 0, "bool")
+    mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
+    empty = backend.full((*lead, heads, queries), 0, "bool")
     for _ in range(0, queries, size):
         for own, blocks in streams:
             block = next(blocks)
             see(replace(block, first_head=own.start))
-            mixed[own, block.start : block.stop] = block.mixed
-            empty[own, block.start : block.stop] = block.empty
+            mixed[..., own, block.start : block.stop, :] = block.mixed
+            empty[..., own, block.start : block.stop] = block.empty
     return Streamed(mixed, empty)
 
 
@@ -101,7 +105,8 @@ def _of_heads(rule: Rule, own: slice, heads: int) -> Rule:
     """The rule for some heads: what differs by head is cut to them."""
 
     def cut(array: Array | None) -> Array | None:
-        return array[own] if array is not None and array.ndim == 3 and array.shape[0] == heads > 1 else array
+        by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
+        return array[..., own, :, :] if array is not None and by_head else array
 
     position = rule.position_bias
     return replace(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,19 +80,20 @@ def test_two_sides_may_compute_in_two_types(
 def test_blocks_of_rows_are_of_the_results_type_and_numbers(llama: Path, library: str) -> None:
     model = attncli.load(llama, backend=library)
     tokens = model.tokenizer.ids_to_tokens(IDS)
-    found: dict[int, list[RowBlock]] = {}
-    for _ in model.trace(
-        tokens, keep=("weights",), rows=5, see=lambda layer, kind, block: found.setdefault(layer, []).append(block)
-    ):
+    heads = model.spec.blocks[0].attention.heads
+    found = np.zeros((len(model.spec.blocks), heads, len(IDS), len(IDS)), np.float32)
+
+    def see(layer: int, kind: str, block: RowBlock) -> None:
+        dtypes = {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())}
+        assert (kind, dtypes) == ("self", {"float32"})
+        weights = model.backend.numpy(block.stages["weights"])
+        own = slice(block.first_head, block.first_head + len(weights))
+        found[layer, own, block.start : block.stop, block.low : block.high] = weights
+
+    for _ in model.trace(tokens, keep=("weights",), rows=1, see=see):
         pass
     for trace in model.trace(tokens, keep=("weights",)):
-        rows = np.zeros(trace.stages["weights"].shape, np.float32)
-        for block in found[trace.layer]:
-            assert {model.backend.dtype_of(array) for array in (block.mixed, block.lse, *block.stages.values())} == {
-                "float32"
-            }
-            rows[:, block.start : block.stop, block.low : block.high] = model.backend.numpy(block.stages["weights"])
-        assert np.abs(rows - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
+        assert np.abs(found[trace.layer] - model.backend.numpy(trace.stages["weights"])).max() <= 2.0**-24
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -135,14 +138,15 @@ def test_only_short_float32_runs_of_checkpoints(llama: Path) -> None:
 def test_scores_and_weights_of_low_precision_are_float32(llama: Path, library: str, dtype: str) -> None:
     model = attncli.load(llama, backend=library, dtype=dtype)
     tokens = model.tokenizer.ids_to_tokens(IDS)
-    blocks: list[RowBlock] = []
-    traces = [
-        *model.trace(tokens),
-        *model.trace(tokens, rows=5, keep=("weights",), see=lambda layer, kind, block: blocks.append(block)),
-    ]
-    for stages in [trace.stages for trace in traces[:3]] + [block.stages for block in blocks]:
+
+    def see(stages: Mapping[str, Any]) -> None:
         assert model.backend.dtype_of(stages["weights"]) == "float32"
         assert np.abs(model.backend.numpy(stages["weights"]).sum(-1) - 1).max() < 1e-6
+
+    traces = list(model.trace(tokens))
+    for trace in traces:
+        see(trace.stages)
+    traces += model.trace(tokens, rows=1, keep=("weights",), see=lambda layer, kind, block: see(block.stages))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])

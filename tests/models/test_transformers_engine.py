@@ -102,12 +102,9 @@ def test_row_blocks_and_heads(folder_of: Callable) -> None:
     tokens = model.tokenizer.ids_to_tokens(IDS)
     whole = list(model.trace(tokens))
     seen = []
-    parts = list(
-        model.trace(
-            tokens, rows=4, heads=[1, 5], see=lambda layer, kind, block: seen.append((layer, kind, block.start))
-        )
-    )
-    assert seen == [(layer, "self", start) for layer in range(3) for start in (0, 4, 8, 12)]
+    parts = list(model.trace(tokens, rows=4, heads=[1, 5], see=lambda layer, kind, block: seen.append((layer, kind))))
+    assert list(dict.fromkeys(seen)) == [(layer, "self") for layer in range(3)]
+    assert len(seen) > 2 * 3  # more than one block of each kv head
     for one, other in zip(whole, parts, strict=True):
         assert np.allclose(one.stages["mixed"][[1, 5]].numpy(), other.stages["mixed"].numpy(), atol=1e-5)
 
