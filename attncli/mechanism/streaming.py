@@ -45,9 +45,9 @@ def stream(
     """Attend block by block, handing each to `see`.
 
     q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
-    that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow window; what is
-    in it is overwritten by the next. Rows come in order, the heads of the same rows one after the other. Memory is
-    linear in the length; masks that hide keys save the work on them.
+    that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow
+    window; what is in it is overwritten by the next. Rows come in order, the heads of the same rows one after the
+    other. Memory is linear in the length; masks that hide keys save the work on them.
     """
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     groups = k.shape[-3]
