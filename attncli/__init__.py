@@ -1,6 +1,21 @@
 """attn: inspect attention on text, step by step.
 
-The public names are imported when first used, so that the command line starts instantly.
+    attncli.attention(q, k, v, causal=True)     every stage of one attention, NumPy or torch
+    attncli.load("minilm"), attncli.load(seed=0)    a model; `model.trace(text)` yields its layers
+    from attncli.metrics import entropy, measure    numbers per head
+
+Where things are, in the order in which data flows; a room imports only rooms above it:
+
+    errors      what can go wrong, each kind with its exit code
+    arrays      what a number is: the operations that NumPy and torch share
+    mechanism   what attention is: Spec, masks, positions, the one softmax, one layer, streaming
+    inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
+    models      how families differ: config, tensor names, families/, running layer by layer
+    analysis    what the numbers say: metrics, links, labels, and the documents that commands print
+    render      how it looks: screens, tables, maps, pictures, phrases
+    cli         how it is asked: one command per file
+
+The names below are imported when first used, so that the command line starts instantly.
 """
 
 from __future__ import annotations
@@ -8,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attncli.analysis import metrics as metrics
+    from attncli import metrics as metrics
     from attncli.errors import AttnError as AttnError
     from attncli.mechanism.attend import attention as attention
     from attncli.mechanism.spec import Spec as Spec
@@ -25,7 +40,7 @@ _HOMES = {
     "attention": "attncli.mechanism.attend",
     "load": "attncli.models.load",
 }
-_MODULES = {"metrics": "attncli.analysis.metrics"}
+_MODULES = {"metrics": "attncli.metrics"}
 
 
 if not TYPE_CHECKING:  # a checker sees the imports above, and no name besides

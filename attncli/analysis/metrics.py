@@ -23,9 +23,6 @@ BAND = 2
 """How far from the query `band` reaches on either side."""
 
 
-ASCII = str.maketrans({"−": "-", "Σ": "sum ", "⊙": "*", "≤": "<=", "∈": " in "})
-
-
 @dataclass(frozen=True, eq=False)
 class PerRow:
     """A metric on a block of rows: the mean is Σ value / Σ weight over the rows used.
@@ -61,11 +58,6 @@ class Metric:
     note: str = ""
     needs: str = ""
     aligned: bool = True
-
-    @property
-    def ascii(self) -> str:
-        """The formula in ASCII."""
-        return self.formula.translate(ASCII)
 
     def __call__(
         self,

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -27,7 +26,7 @@ class Environment:
     """Everything of the outside world that a command may touch, in one object.
 
     A test makes one with its own streams and runs the whole command line in process.
-    width: columns of the terminal, None if unknown. cache: folder for what may be made again.
+    width: columns of the terminal, None if unknown.
     """
 
     stdin: BinaryIO
@@ -65,12 +64,6 @@ class Environment:
             height=height,
             debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
         )
-
-    @property
-    def cache(self) -> Path:
-        """The folder for files that may be made again; not created here."""
-        base = self.variables.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return Path(base) / "attn"
 
     @property
     def columns(self) -> int:

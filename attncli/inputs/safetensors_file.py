@@ -1,5 +1,8 @@
 """The safetensors format, read and written by its definition; its header is checked before a byte of data is read.
 
+The library of that name maps the file instead, and a mapped file that shrinks while it is read ends the process; it
+also takes headers that name a tensor twice.
+
 Source: the format's description, huggingface/safetensors README (2022-2025).
 """
 

@@ -22,20 +22,17 @@ def read_object(
     path: Path,
     *,
     what: str,
-    shown: str | None = None,
     limit: int = SIZE_LIMIT,
     most: int = MOST,
     tagged: bool = False,
 ) -> dict[str, Any]:
-    """The JSON object in a file. shown: the path to name in errors, where it is not `path` itself.
-
-    tagged: whether `{"__float__": "Infinity"}` stands for that number.
+    """The JSON object in a file. tagged: whether `{"__float__": "Infinity"}` stands for that number.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not), not an
     object, nested too deeply, or that names a key twice; LimitError above `limit` bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
-    return parsed_object(raw, shown or str(path), what, most=most, tagged=tagged)
+    return parsed_object(raw, str(path), what, most=most, tagged=tagged)
 
 
 def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged: bool = False) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from attncli.inputs.token_name import Found as Found
 from attncli.inputs.token_name import find_token as find_token
 
 if TYPE_CHECKING:
-    import tokenizers
+    pass
 
 BUILTIN: dict[str, type[WordTokenizer | WhitespaceTokenizer | CharTokenizer | ByteTokenizer]] = {
     "word": WordTokenizer,
@@ -45,14 +45,6 @@ def tokenizer(spec: str) -> Tokenizer:
         expected=f"{', '.join(BUILTIN)}, or a tokenizer.json or a folder that holds one",
         hint=f"did you mean --tokenizer {close[0]}?" if close else "",
     )
-
-
-def from_tokenizers(hf: tokenizers.Tokenizer, name: str) -> Tokenizer:
-    """A tokenizer of the tokenizers library as ours, padding and truncation switched off. Raises InputError for a
-    hostile one."""
-    from attncli.inputs.vocabulary_tokenizer import from_tokenizers as wrap
-
-    return wrap(hf, name)
 
 
 def _names_a_file(spec: str, path: Path) -> bool:

@@ -20,46 +20,27 @@ class Stage:
     name: str
     axes: tuple[str, ...]
     formula: str
-    ascii: str
     says: str
 
 
 STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage("hidden", ("token", "width"), "X", "X", "input vectors, one row per token"),
-        Stage("q", ("head", "query", "dim"), "Q = X·W_Q", "Q = X W_Q", "queries: what each token looks for"),
-        Stage("k", ("kv", "key", "dim"), "K = X·W_K", "K = X W_K", "keys: what each token offers to be found by"),
-        Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "V = X W_V", "values: what each token passes on"),
-        Stage("raw", ("head", "query", "key"), "S = Q·Kᵀ", "S = Q K^T", "similarity of every query with every key"),
-        Stage(
-            "scaled", ("head", "query", "key"), "S × scale", "S * scale", "similarities on a scale the softmax can use"
-        ),
-        Stage(
-            "capped", ("head", "query", "key"), "c·tanh(S/c)", "c tanh(S/c)", "similarities bounded by the soft cap c"
-        ),
-        Stage("biased", ("head", "query", "key"), "S + bias", "S + bias", "position bias and float masks added"),
-        Stage(
-            "masked",
-            ("head", "query", "key"),
-            "−∞ where hidden",
-            "-inf where hidden",
-            "what a query may not see is removed",
-        ),
-        Stage(
-            "weights",
-            ("head", "query", "key"),
-            "A = softmax(S)",
-            "A = softmax(S)",
-            "each row is spread over the keys and sums to 1",
-        ),
-        Stage("mixed", ("head", "query", "v_dim"), "O = A·V", "O = A V", "the weighted sum of the values"),
-        Stage(
-            "concat", ("query", "concat"), "concat(O₁ … O_h)", "concat(O_1 ... O_h)", "the heads' outputs side by side"
-        ),
-        Stage("out", ("query", "width"), "concat·W_O", "concat W_O", "the output of the attention"),
-        Stage("sum", ("query", "width"), "X + out", "X + out", "residual connection"),
-        Stage("norm", ("query", "width"), "LayerNorm", "LayerNorm", "layer normalization"),
+        Stage("hidden", ("token", "width"), "X", "input vectors, one row per token"),
+        Stage("q", ("head", "query", "dim"), "Q = X·W_Q", "queries: what each token looks for"),
+        Stage("k", ("kv", "key", "dim"), "K = X·W_K", "keys: what each token offers to be found by"),
+        Stage("v", ("kv", "key", "v_dim"), "V = X·W_V", "values: what each token passes on"),
+        Stage("raw", ("head", "query", "key"), "S = Q·Kᵀ", "similarity of every query with every key"),
+        Stage("scaled", ("head", "query", "key"), "S × scale", "similarities on a scale the softmax can use"),
+        Stage("capped", ("head", "query", "key"), "c·tanh(S/c)", "similarities bounded by the soft cap c"),
+        Stage("biased", ("head", "query", "key"), "S + bias", "position bias and float masks added"),
+        Stage("masked", ("head", "query", "key"), "−∞ where hidden", "what a query may not see is removed"),
+        Stage("weights", ("head", "query", "key"), "A = softmax(S)", "each row is spread over the keys and sums to 1"),
+        Stage("mixed", ("head", "query", "v_dim"), "O = A·V", "the weighted sum of the values"),
+        Stage("concat", ("query", "concat"), "concat(O₁ … O_h)", "the heads' outputs side by side"),
+        Stage("out", ("query", "width"), "concat·W_O", "the output of the attention"),
+        Stage("sum", ("query", "width"), "X + out", "residual connection"),
+        Stage("norm", ("query", "width"), "LayerNorm", "layer normalization"),
     )
 }
 """Every stage by name, in the order of computation."""
@@ -88,6 +69,10 @@ class AttentionTrace(Generic[Library]):
     mixed: Library
     empty_rows: Library
 
+    def __repr__(self) -> str:
+        """The sizes, not the numbers."""
+        return f"<AttentionTrace: weights {list(self.weights.shape)}, mixed {list(self.mixed.shape)}>"
+
 
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
@@ -105,6 +90,11 @@ class LayerTrace:
     notes: tuple[str, ...] = ()
     cross: LayerTrace | None = field(default=None)
 
+    def __repr__(self) -> str:
+        """The layer and the sizes of its stages, not their numbers."""
+        sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in ordered(self.stages))
+        return f"<LayerTrace of layer {self.layer}: {sizes}>"
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -114,7 +104,6 @@ class Shape:
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     formula: str
-    ascii: str
 
 
 def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> list[Shape]:
@@ -135,7 +124,7 @@ def shapes_of(stages: Mapping[str, Array], *, leading: tuple[str, ...] = ()) -> 
         for axis, size in zip(axes, found, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise ValueError(f"axis {axis!r} of stage {name} has size {size}, before it was {sizes[axis]}")
-        rows.append(Shape(name, axes, found, stage.formula, stage.ascii))
+        rows.append(Shape(name, axes, found, stage.formula))
     return rows
 
 

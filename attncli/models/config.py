@@ -100,15 +100,15 @@ class Config:
             return default
         return None if self.get(*keys) is None else self.whole(*keys, least=least)
 
-    def number(self, *keys: str, default: float | None = None, positive: bool = True) -> float:
-        """A number of at most 10¹⁵ in magnitude; at least 10⁻³⁰ where it must be positive."""
+    def number(self, *keys: str, default: float | None = None) -> float:
+        """A number from 10⁻³⁰ to 10¹⁵."""
         found = self.get(*keys)
         found = default if found is None else found
         if found is None:
             raise self._missing(keys)
-        least = SMALLEST_NUMBER if positive else -LARGEST_NUMBER
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= LARGEST_NUMBER:
-            raise self._wrong(keys, found, f"a number from {least:g} to {LARGEST_NUMBER:g}")
+        fits = isinstance(found, int | float) and SMALLEST_NUMBER <= found <= LARGEST_NUMBER
+        if isinstance(found, bool) or not fits:
+            raise self._wrong(keys, found, f"a number from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
         return float(found)
 
     def cap(self, key: str, default: float | None) -> float | None:

@@ -70,6 +70,13 @@ class Model:
         """Whether its layers can be run one by one, with weights by role."""
         return True
 
+    def __repr__(self) -> str:
+        """In one line: where the weights come from, how many layers and heads, what computes them."""
+        heads = sorted({block.attention.heads for block in self.spec.blocks})
+        sizes = f"{len(self.spec.blocks)} layers of {' or '.join(map(str, heads))} heads, d_model {self.spec.d_model}"
+        name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
+        return f"<{type(self).__name__} {name}: {self.spec.family}, {sizes}; {self.backend.name} {self.backend.dtype}>"
+
     def encode(self, text: str) -> list[Token]:
         """The tokens of a text. Raises InputError if there are none or too many for the positions."""
         return self.checked(self.tokenizer.encode(text))

@@ -179,4 +179,3 @@ def test_declarations_are_whole() -> None:
         assert metric.formula
         assert metric.source
         assert metric.says
-        assert metric.ascii.isascii(), name

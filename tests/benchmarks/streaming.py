@@ -38,17 +38,21 @@ def streamed(given, mask) -> float:
     from attncli.analysis.measure import Tally
     from attncli.analysis.metrics import METRICS
     from attncli.analysis.pairs import Pairs
+    from attncli.analysis.row_consumers import Watch
     from attncli.analysis.row_facts import About
-    from attncli.analysis.stream import stream
     from attncli.analysis.toplinks import TopLinks
     from attncli.arrays.torch_backend import TorchBackend
     from attncli.mechanism.attend import Rule
+    from attncli.mechanism.streaming import rows_within, stream
 
     q, k, v, tokens, special = given
     begun = time.perf_counter()
     about = About(Pairs(tokens), special, special)
     consumers = [Tally(len(q), tuple(METRICS), about), TopLinks(len(q), TOP)]
-    stream(TorchBackend(), q, k, v, Rule(WIDTH**-0.5, mask=mask), consumers, about=about)
+    backend, rows = TorchBackend(), rows_within(*q.shape[:2], k.shape[1])
+    watch = Watch(backend, consumers, about, k.shape[1], heads=range(len(q)))
+    rule = Rule(WIDTH**-0.5, mask=mask)
+    stream(backend, q, k, v, rule, rows=rows, keep=("weights", "entropy"), see=watch.see)
     consumers[0].result()
     return time.perf_counter() - begun
 

@@ -16,6 +16,9 @@ PACKAGE = ROOT / "attncli"
 ROOMS = ["errors", "arrays", "mechanism", "inputs", "models", "analysis", "render", "cli"]
 """In the order in which data flows; a room may import only itself and rooms before it."""
 
+DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py")}
+"""What callers come in by: in no room."""
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 EVERYTHING = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
 
@@ -54,7 +57,7 @@ def room_of(path: Path) -> str | None:
 def test_a_room_imports_only_rooms_before_it(path):
     room = room_of(path)
     if room is None:
-        assert path.name in ("__init__.py", "__main__.py"), f"{name_of(path)} is in no room"
+        assert path in DOORS, f"{name_of(path)} is in no room"
         return
     for name in imports(path):
         parts = name.split(".")
@@ -66,8 +69,27 @@ def test_the_rooms_are_the_folders():
     assert {
         path.name.removesuffix(".py")
         for path in PACKAGE.iterdir()
-        if not path.name.startswith("_") and path.name != "py.typed"
+        if not path.name.startswith("_") and path.name != "py.typed" and path not in DOORS
     } == set(ROOMS)
+
+
+def test_no_module_is_left_without_a_use():
+    """Every module is imported by another of the package, is a door, or is listed by name where it is loaded."""
+    imported = {name for path in SOURCES for name in imports(path)}
+    listed = {
+        node.value
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    for path in SOURCES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found_by_its_name = "families" in path.parts or (room_of(path) in ("render", "cli") and path.stem in listed)
+        if path in DOORS or path.name == "__init__.py" or found_by_its_name:
+            continue
+        assert module in imported or any(name.startswith(f"{module}.") for name in imported), (
+            f"nothing uses {name_of(path)}"
+        )
 
 
 def test_errors_import_nothing_heavy():

@@ -6,7 +6,7 @@ import pytest
 from processes import finish
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.tokenize import BUILTIN, find_token, from_tokenizers, tokenizer
+from attncli.inputs.tokenize import BUILTIN, find_token, tokenizer
 
 
 @pytest.mark.parametrize("name", BUILTIN)
@@ -37,13 +37,6 @@ def test_a_file_named_like_a_word_is_read_by_its_path(tmp_path, monkeypatch):
     assert tokenizer("word").name == "word"
     with pytest.raises(InputError):
         tokenizer("./word")
-
-
-def test_from_tokenizers():
-    import tokenizers
-
-    hf = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
-    assert [token.id for token in from_tokenizers(hf, "mine").encode("a")] == [0]
 
 
 def test_the_builtin_ones_need_no_library():

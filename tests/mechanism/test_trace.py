@@ -23,7 +23,6 @@ def test_every_stage_has_axes_a_formula_in_two_alphabets_and_words():
         assert set(stage.axes) <= set(SIZES)
         assert stage.formula
         assert stage.says
-        assert stage.ascii.isascii()
     assert set(SQUARE) <= set(STAGES)
     assert set(SAVED) <= set(STAGES)
     assert all(STAGES[name].axes == ("head", "query", "key") for name in SQUARE)

@@ -1,0 +1,40 @@
+"""Metrics of attention heads, to be called: `from attncli.metrics import entropy, measure`.
+
+Each metric is an object that says how it is computed (`entropy.formula`, `entropy.says`, `entropy.source`) and can be
+called: `entropy(weights, visible)` gives one number per head of weights [..., query, key], NumPy's or torch's.
+`measure` computes several at once, each with the rows it was taken over and what uniform attention would give.
+"""
+
+from attncli.analysis.measure import Measured, measure
+from attncli.analysis.metrics import (
+    DEFAULT,
+    METRICS,
+    OFFSETS,
+    Metric,
+    band,
+    confidence,
+    confidence_beyond_first,
+    diagonality,
+    distance,
+    duplicate_pattern,
+    effective_keys,
+    entropy,
+    induction_pattern,
+    missing,
+    next,
+    normalised_entropy,
+    previous,
+    previous_pattern,
+    punctuation,
+    self,
+    signed_distance,
+    sink,
+    special,
+)  # fmt: skip
+
+__all__ = [
+    "DEFAULT", "METRICS", "OFFSETS", "Measured", "Metric", "band", "confidence", "confidence_beyond_first",
+    "diagonality", "distance", "duplicate_pattern", "effective_keys", "entropy", "induction_pattern", "measure",
+    "missing", "next", "normalised_entropy", "previous", "previous_pattern", "punctuation", "self", "signed_distance",
+    "sink", "special",
+]  # fmt: skip

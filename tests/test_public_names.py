@@ -1,0 +1,55 @@
+"""The public face: names, help and one-line representations."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import types
+
+import numpy as np
+
+import attncli
+from attncli.metrics import entropy, measure
+
+
+def test_attention_is_a_plain_function_with_a_page_of_help():
+    assert isinstance(attncli.attention, types.FunctionType)
+    page = pydoc.plain(pydoc.render_doc(attncli.attention))
+    for name in inspect.signature(attncli.attention).parameters:
+        assert name in page
+    for said in ("[..., heads, query, dim]", "empty_rows", "InputError", "Source: Vaswani et al., 2017"):
+        assert said in page, said
+
+
+def test_metrics_is_a_module():
+    weights = np.full((2, 3, 4), 0.25)
+    assert np.allclose(entropy(weights), np.log(4))
+    assert np.allclose(measure(weights, metrics=["entropy"])["entropy"].value, np.log(4))
+    assert attncli.metrics.entropy is entropy
+    assert set(attncli.metrics.METRICS) <= set(attncli.metrics.__all__)
+
+
+def test_the_package_says_where_things_are():
+    told = inspect.getdoc(attncli).splitlines()
+    assert len(told) <= 25
+    for name in attncli.__all__:
+        assert getattr(attncli, name) is not None
+    rooms = {line.split()[0] for line in told if line.startswith("    ") and "(" not in line.split("  ")[2]}
+    assert {"errors", "arrays", "mechanism", "inputs", "models", "analysis", "render", "cli"} <= rooms
+
+
+def test_a_representation_is_one_short_line():
+    model = attncli.load(seed=0)
+    (layer,) = model.trace("one two three")
+    q = np.ones((2, 3, 4))
+    for shown in (model, layer, attncli.attention(q, q, q)):
+        assert len(repr(shown)) <= 320, repr(shown)
+        assert "\n" not in repr(shown)
+        assert "array(" not in repr(shown)
+
+
+def test_results_are_not_compared_number_by_number():
+    q = np.ones((2, 3, 4))
+    assert attncli.attention(q, q, q) != attncli.attention(q, q, q)
+    model = attncli.load(seed=0)
+    assert next(model.trace("a b")) != next(model.trace("a b"))
