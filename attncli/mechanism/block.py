@@ -11,13 +11,13 @@ import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule, attend
+from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
 from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
-from attncli.mechanism.streaming import stream, unseen
+from attncli.mechanism.streaming import attended, unseen
 from attncli.mechanism.trace import LayerTrace
 
 EVERY_HEAD = slice(None)
@@ -134,16 +134,11 @@ def _attention(
         stages |= {"k": hashed.keys} | {
             name: getattr(hashed, name) for name in ("masked", "weights") if name in context.keep
         }
-    elif context.rows is None:
-        whole = attend(backend, parts.q, parts.k, parts.v, parts.rule, keep=context.keep)
-        mixed, empty = whole.mixed, whole.empty
-        stages |= whole.stages
     else:
-        kind = "self" if memory is None else "cross"
-        see = unseen if context.see is None else partial(context.see, layer, kind)
-        mixed, empty = stream(
-            backend, parts.q, parts.k, parts.v, parts.rule, rows=context.rows, keep=context.keep, see=see
-        )
+        see = unseen if context.see is None else partial(context.see, layer, "self" if memory is None else "cross")
+        q, k, v, rule = parts.q, parts.k, parts.v, parts.rule
+        kept, mixed, empty = attended(backend, q, k, v, rule, rows=context.rows, keep=context.keep, see=see)
+        stages |= kept
     mixed = changed(backend, interventions, mixed)
     side_by_side = join_heads(backend, mixed)
     projected = linear_if_any(backend, weights, f"{prefix}.o", side_by_side)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.attend import RowBlock, Rule, row_blocks
+from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.key_range import span
 from attncli.mechanism.workspace import Room
 
@@ -76,6 +76,28 @@ def stream(
 
 def unseen(block: RowBlock) -> None:
     """The `see` of a run whose blocks nobody looks at."""
+
+
+def attended(
+    backend: Backend,
+    q: Array,
+    k: Array,
+    v: Array,
+    rule: Rule,
+    *,
+    rows: int | None,
+    keep: Collection[str],
+    see: Callable[[RowBlock], None],
+) -> tuple[dict[str, Array], Array, Array]:
+    """One attention of a layer: the stages kept, the mixed values and the empty rows.
+
+    rows: None for dense attention, which keeps its stages; else by blocks, which go to `see` and leave none.
+    """
+    if rows is None:
+        whole = attend(backend, q, k, v, rule, keep=keep)
+        return whole.stages, whole.mixed, whole.empty
+    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, see=see)
+    return {}, mixed, empty
 
 
 def rows_within(heads: int, queries: int, keys: int) -> int:

@@ -27,7 +27,7 @@ from attncli.mechanism.block import Weights, join_heads
 from attncli.mechanism.intervention import NOTHING, Intervention, Interventions, changed, uncut
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Spec
-from attncli.mechanism.streaming import stream, unseen
+from attncli.mechanism.streaming import attended, unseen
 from attncli.mechanism.trace import LayerTrace
 from attncli.models import run
 from attncli.models import transformers_library as library
@@ -165,16 +165,10 @@ class ForeignModel(Model):
             sinks=call.sinks,
             given=uncut(backend, interventions, spec.heads, positions, call.k.shape[-2]),
         )
-        stages = {"q": call.q, "k": call.k, "v": call.v}
-        if rows is None:
-            whole = attend(backend, call.q, call.k, call.v, rule, keep=keep)
-            mixed, empty = whole.mixed, whole.empty
-            stages |= whole.stages
-        else:
-            seen = unseen if see is None else partial(see, layer, "self")
-            mixed, empty = stream(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
+        seen = unseen if see is None else partial(see, layer, "self")
+        kept, mixed, empty = attended(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
         mixed = changed(backend, interventions, mixed)
-        stages |= {"mixed": mixed, "out": join_heads(backend, mixed)}
+        stages = {"q": call.q, "k": call.k, "v": call.v, **kept, "mixed": mixed, "out": join_heads(backend, mixed)}
         return LayerTrace(
             layer, stages, empty, call.q, call.q
         )  # what enters and leaves is known once the model is through
