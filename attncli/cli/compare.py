@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
-from attncli.cli.options import OUTPUT, TEXT, OutputOptions, TextOptions, command_app, option
+from attncli.cli.options import OUTPUT, OutputOptions, TextOptions, command_app, number
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import InputError, UsageError, VerdictError
@@ -38,15 +39,17 @@ def compare(
             metavar="[TEXT|FILE]...",
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        option(
-            "--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH"
-        ),
-    ] = None,
+    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
     fail_above: Annotated[
         float | None,
-        option("--fail-above", help="Exit 1 when a weight differs by more than this.", panel=OUTPUT, metavar="X"),
+        number(
+            "--fail-above",
+            help="Exit 1 when a weight differs by more than this.",
+            panel=OUTPUT,
+            metavar="X",
+            least=0,
+            most=1e30,
+        ),
     ] = None,
 ) -> None:
     """What differs between two texts, heads, layers, masks, scales, positions, models or files: B minus A.
@@ -65,8 +68,6 @@ def compare(
     answer.check(output, environment, parts=PARTS)
     page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
-    if fail_above is not None and not fail_above >= 0:
-        raise UsageError(f"--fail-above is {fail_above:g}", expected="a number from 0")
     records: list[RunRecord] = []
     runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []

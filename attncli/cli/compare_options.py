@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
-from attncli.cli.options import ATTENTION, COMPUTE, MODEL, AttentionOptions, ComputeOptions, ModelOptions, option
+from attncli.cli import declarations as the
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
 from attncli.errors import InputError, UsageError
 
 
@@ -15,74 +16,31 @@ from attncli.errors import InputError, UsageError
 class SideOptions:
     """What may differ between the sides: repeat an option to compare its values."""
 
-    mask: Annotated[
-        list[str] | None,
-        option(
-            "--mask", help="Repeat to compare; A&B intersects within one side.", panel=ATTENTION, metavar="SPEC|FILE"
-        ),
-    ] = None
-    scale: Annotated[
-        list[str] | None,
-        option("--scale", help="sqrt-dk, sqrt-dmodel, none or a number.", panel=ATTENTION, metavar="SCALE"),
-    ] = None
-    softcap: Annotated[
-        list[float] | None, option("--softcap", help="Bound the scores.", panel=ATTENTION, metavar="X")
-    ] = None
-    position: Annotated[
-        list[str] | None,
-        option("--position", help="none, sinusoidal, rope, alibi, learned.", panel=ATTENTION, metavar="NAME"),
-    ] = None
-    attention: Annotated[
-        list[str] | None,
-        option("--attention", help="dense or reformer[:BUCKETS[,ROUNDS[,CHUNK]]].", panel=ATTENTION, metavar="KIND"),
-    ] = None
-    model: Annotated[
-        list[str] | None, option("--model", "-m", help="A checkpoint.", panel=MODEL, metavar="NAME|DIR")
-    ] = None
-    weights: Annotated[
-        list[Path] | None,
-        option("--weights", "-w", help="Weights of one layer from a file.", panel=MODEL, metavar="FILE"),
-    ] = None
-    seed: Annotated[
-        list[str] | None, option("--seed", help="Seed of the weights. [default: 0]", panel=MODEL, metavar="INT")
-    ] = None
-    layer: Annotated[
-        list[str] | None, option("--layer", help="Layers of a side, counted from 0.", panel=MODEL, metavar="L")
-    ] = None
-    head: Annotated[
-        list[str] | None, option("--head", help="Heads of a side, counted from 0.", panel=MODEL, metavar="H")
-    ] = None
-    backend: Annotated[
-        list[str] | None, option("--backend", help="auto, numpy or torch.", panel=COMPUTE, metavar="NAME")
-    ] = None
-    dtype: Annotated[
-        list[str] | None,
-        option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="NAME"),
-    ] = None
+    mask: Annotated[list[str] | None, the.MASK] = None
+    scale: Annotated[list[str] | None, the.SCALE] = None
+    softcap: Annotated[list[float] | None, the.SOFTCAP] = None
+    position: Annotated[list[str] | None, the.POSITION] = None
+    attention: Annotated[list[str] | None, the.ATTENTION_KIND] = None
+    model: Annotated[list[str] | None, the.CHECKPOINT] = None
+    weights: Annotated[list[Path] | None, the.WEIGHTS] = None
+    seed: Annotated[list[str] | None, the.SEED] = None
+    layer: Annotated[list[str] | None, the.LAYER] = None
+    head: Annotated[list[str] | None, the.HEAD] = None
+    backend: Annotated[list[str] | None, the.BACKEND] = None
+    dtype: Annotated[list[str] | None, the.DTYPE] = None
 
 
 @dataclass(frozen=True)
 class ShapeOptions:
     """Sizes of seeded weights, and the limit: the same on all sides."""
 
-    d_model: Annotated[
-        int | None, option("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL, metavar="N")
-    ] = None
-    num_heads: Annotated[
-        int | None, option("--num-heads", "-n", help="Number of heads. [default: 1]", panel=MODEL, metavar="N")
-    ] = None
-    d_k: Annotated[int | None, option("--d-k", help="Width of a query and key.", panel=MODEL, metavar="N")] = None
-    d_v: Annotated[int | None, option("--d-v", help="Width of a value.", panel=MODEL, metavar="N")] = None
-    bias: Annotated[bool | None, option("--bias/--no-bias", help="Seeded biases on the projections.", panel=MODEL)] = (
-        None
-    )
-    embeddings: Annotated[
-        Path | None, option("--embeddings", help="The input vectors of every side.", panel=MODEL, metavar="FILE")
-    ] = None
-    max_memory: Annotated[
-        str | None,
-        option("--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE"),
-    ] = None
+    d_model: Annotated[int | None, the.D_MODEL] = None
+    num_heads: Annotated[int | None, the.NUM_HEADS] = None
+    d_k: Annotated[int | None, the.D_K] = None
+    d_v: Annotated[int | None, the.D_V] = None
+    bias: Annotated[bool | None, the.BIAS] = None
+    embeddings: Annotated[Path | None, the.EMBEDDINGS] = None
+    max_memory: Annotated[str | None, the.MAX_MEMORY] = None
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import LangOption, language
 from attncli.cli.options import (
     ATTENTION,
     COMPUTE,
-    MODEL,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     command_app,
+    number,
     option,
     without,
 )
@@ -33,36 +33,22 @@ if TYPE_CHECKING:
 def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
-    n: Annotated[int, option("-n", "--tokens", help="Length of the text.", panel=ATTENTION, metavar="N")] = 1000,
-    d_model: Annotated[
-        int | None, option("--d-model", help="Width of the token vectors. [default: 512]", panel=MODEL, metavar="N")
-    ] = None,
-    num_heads: Annotated[
-        int | None, option("--num-heads", help="Number of heads. [default: 8]", panel=MODEL, metavar="N")
-    ] = None,
+    n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
+    d_model: Annotated[int | None, the.D_MODEL] = None,
+    num_heads: Annotated[int | None, the.NUM_HEADS] = None,
     window: Annotated[
         int,
-        option("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),
+        number("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),
     ] = 128,
-    chunk: Annotated[int, option("--chunk", help="Chunk length of hash attention.", panel=ATTENTION, metavar="N")] = 64,
-    rounds: Annotated[int, option("--rounds", help="Rounds of hash attention.", panel=ATTENTION, metavar="N")] = 1,
-    mask: Annotated[
-        list[str] | None,
-        option("--mask", help="Also this mask; may be repeated.", panel=ATTENTION, metavar="SPEC|FILE"),
-    ] = None,
-    rows: Annotated[
-        int, option("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, metavar="N")
-    ] = 128,
-    dtype: Annotated[
-        str, option("--dtype", help="float32, float64, bfloat16 or float16.", panel=COMPUTE, metavar="NAME")
-    ] = "float32",
-    model: Annotated[
-        str | None, option("--model", "-m", help="Also every layer of a checkpoint.", panel=MODEL, metavar="NAME|DIR")
-    ] = None,
+    chunk: Annotated[int, number("--chunk", help="Chunk length of hash attention.", panel=ATTENTION)] = 64,
+    rounds: Annotated[int, number("--rounds", help="Rounds of hash attention.", panel=ATTENTION)] = 1,
+    mask: Annotated[list[str] | None, the.MASK] = None,
+    rows: Annotated[int, number("--rows", help="Query rows at a time when streaming.", panel=COMPUTE, rare=True)] = 128,
+    dtype: Annotated[str, the.DTYPE] = "float32",
+    model: Annotated[str | None, the.CHECKPOINT] = None,
     measure: Annotated[
         bool, option("--measure", help="Time it on this machine, with NumPy and torch.", panel=COMPUTE)
     ] = False,
-    lang: LangOption = "en",
 ) -> None:
     """Operations, memory and pairs of full, causal, window and hash attention and of a recurrent network.
 
@@ -73,14 +59,11 @@ def cost(
     attn cost -n 512 --model minilm
     """
     from attncli.analysis.cost import check, cost_document
-    from attncli.arrays.backend import DTYPES
     from attncli.render.screens.cost import PARTS, cost_rows, cost_screen
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
-    if dtype not in DTYPES:
-        raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
+    how = answer.view(output, environment, parts=PARTS)
     loaded = (
         None
         if model is None
@@ -119,7 +102,7 @@ def _sizes(
 ) -> Sizes:
     from attncli.analysis.cost import Sizes
 
-    more = tuple(request.mask([spec]) for spec in masks or ())
+    more = (request.mask(masks),) if masks else ()
     if model is not None:
         first = model.spec.blocks[0].attention
         return Sizes(

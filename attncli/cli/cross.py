@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.options import (
-    OUTPUT,
     TEXT,
     AttentionOptions,
     ComputeOptions,
@@ -52,13 +52,8 @@ def cross(
             "--value-text", help="Values from a third text, with a token for every key.", panel=TEXT, metavar="TEXT"
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        option(
-            "--tokenizer", help="word, whitespace, char, byte or a tokenizer.json.", panel=TEXT, metavar="NAME|PATH"
-        ),
-    ] = None,
-    all_links: Annotated[bool, option("--all-links", help="Also links to special tokens.", panel=OUTPUT)] = False,
+    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
+    all_links: Annotated[bool, the.ALL_LINKS] = False,
 ) -> None:
     """Cross-attention: the tokens of one text look at those of another.
 

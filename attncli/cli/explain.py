@@ -8,19 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import explain_topics, request
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
+from attncli.cli.explain_options import ExplainOutput, one
 from attncli.cli.options import (
-    OUTPUT,
     AttentionOptions,
     ComputeOptions,
     GroupedCommand,
     ModelOptions,
     TextOptions,
     flat,
-    option,
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -36,16 +35,7 @@ def text(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: ExplainOutput,
-    query: Annotated[
-        str | None,
-        option(
-            "--query",
-            help="The query: a token (it), its 2nd occurrence (the:2) or index (#7). [default: the last]",
-            panel=OUTPUT,
-            metavar="TOK",
-        ),
-    ] = None,
-    lang: LangOption = "en",
+    query: Annotated[str | None, the.QUERY] = None,
 ) -> None:
     """The derivation of one query's attention, step by step, with this text's numbers.
 
@@ -64,7 +54,7 @@ def text(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
+    how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)
     meant = _topic_like(found.text)

@@ -1,37 +1,23 @@
-"""What every topic of `attn explain` is asked with: more digits, and a language."""
+"""What every topic of `attn explain` is asked with: more digits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from attncli.cli.options import OUTPUT, OutputOptions, option
+from attncli.cli import declarations as the
+from attncli.cli.options import OutputOptions
 from attncli.errors import UsageError
 
 DIGITS = 4
 """Digits after the point: with two, no step could be followed."""
-
-LangOption = Annotated[
-    str, option("--lang", help="Language of the explanations: en or zh.", panel=OUTPUT, metavar="en|zh")
-]
 
 
 @dataclass(frozen=True)
 class ExplainOutput(OutputOptions):
     """The output options, with more digits."""
 
-    precision: Annotated[int, option("--precision", help="Digits after the point.", panel=OUTPUT, metavar="N")] = DIGITS
-
-
-def language(lang: str, output: OutputOptions) -> str:
-    """The language that `--lang` names. Raises UsageError for an unknown one, or one that ASCII cannot write."""
-    from attncli.render.phrases import LANGUAGES
-
-    if lang not in LANGUAGES:
-        raise UsageError(f"--lang is {lang!r}", expected=", ".join(LANGUAGES))
-    if lang == "zh" and output.ascii:
-        raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
-    return lang
+    precision: Annotated[int, the.PRECISION] = DIGITS
 
 
 def one(chosen: list[int] | None, what: str) -> int:

@@ -11,8 +11,9 @@ import typer
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import ExplainOutput, LangOption, language, one
-from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, option
+from attncli.cli.explain_options import ExplainOutput, one
+from attncli.cli.option import LARGEST_SEED
+from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -32,9 +33,18 @@ def softmax(
         typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]..."),
     ] = None,
     temperature: Annotated[
-        float, option("--temperature", "-t", help="Divides the scores first.", panel=MODEL, metavar="T")
+        float,
+        number(
+            "--temperature",
+            "-t",
+            help="Divides the scores first.",
+            panel=MODEL,
+            metavar="T",
+            least=0,
+            most=1e30,
+            above=True,
+        ),
     ] = 1.0,
-    lang: LangOption = "en",
 ) -> None:
     """Softmax of given numbers, worked through.
 
@@ -48,21 +58,22 @@ def softmax(
     unknown = next((text for text in numbers or [] if text.startswith("--")), None)
     if unknown is not None:  # what looks like an option comes as a number, so that -1 can be one
         raise no_option(ctx, unknown.partition("=")[0])
-    _give(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output, lang)
+    _give(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
 
 
 def scaling(
     ctx: typer.Context,
     output: ExplainOutput,
-    d_k: Annotated[int, option("--d-k", help="Width of the queries and keys.", panel=MODEL, metavar="N")] = 64,
+    d_k: Annotated[int, number("--d-k", help="Width of the queries and keys.", panel=MODEL)] = 64,
     d_model: Annotated[
         int | None,
-        option("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL, metavar="N"),
+        number("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL),
     ] = None,
-    samples: Annotated[int, option("--samples", help="Independent pairs of q and k.", panel=MODEL, metavar="N")] = 4096,
-    keys: Annotated[int, option("--keys", help="Keys that the softmax runs over.", panel=MODEL, metavar="N")] = 10,
-    seed: Annotated[int, option("--seed", help="Seed of the random vectors.", panel=MODEL, metavar="INT")] = 0,
-    lang: LangOption = "en",
+    samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
+    keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
+    seed: Annotated[
+        int, number("--seed", help="Seed of the random vectors.", panel=MODEL, least=0, most=LARGEST_SEED)
+    ] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
 
@@ -70,9 +81,7 @@ def scaling(
     """
     from attncli.analysis.scaling import scaling_document
 
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}", expected="a whole number from 0")
-    _give(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output, lang)
+    _give(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output)
 
 
 def matrix_softmax(
@@ -82,7 +91,6 @@ def matrix_softmax(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: ExplainOutput,
-    lang: LangOption = "en",
 ) -> None:
     """Softmax of each row against softmax over the whole matrix, on a text's scores.
 
@@ -100,7 +108,7 @@ def matrix_softmax(
     head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
     answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head]), compute, "a shorter text")
-    _give(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output, lang)
+    _give(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output)
 
 
 def order(
@@ -116,7 +124,6 @@ def order(
             help="The same tokens in another order. [default: reversed]", show_default=False, metavar="[OTHER]"
         ),
     ] = None,
-    lang: LangOption = "en",
 ) -> None:
     """Whether attention sees the order of the tokens: without positions it does not.
 
@@ -157,7 +164,7 @@ def order(
             quiet, _seeded(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer
         )
 
-    _give(ctx, order_document(models(), found.text, tokens, to, layer=layer), output, lang)
+    _give(ctx, order_document(models(), found.text, tokens, to, layer=layer), output)
 
 
 def _seeded(asked: ModelOptions, first: Model) -> ModelOptions:
@@ -171,7 +178,6 @@ def metric(
     name: Annotated[
         str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")
     ] = None,
-    lang: LangOption = "en",
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.
 
@@ -183,15 +189,15 @@ def metric(
         environment: Environment = ctx.obj
         environment.write("".join(f"{known}\n" for known in metric_names()).encode())
         return
-    _give(ctx, metric_document(name), output, lang)
+    _give(ctx, metric_document(name), output)
 
 
-def _give(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput, lang: str) -> None:
+def _give(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput) -> None:
     from attncli.render.screens.explain import explain_rows, explain_screen
 
     environment: Environment = ctx.obj
     answer.check(output, environment)
-    how = answer.view(output, environment, lang=language(lang, output))
+    how = answer.view(output, environment)
     picture.give([document], explain_screen, explain_rows, output, environment, how)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli.options import (
@@ -46,9 +47,7 @@ def find(
         option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK"),
     ] = None,
     end: Annotated[str | None, option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")] = None,
-    words: Annotated[
-        bool, option("--words", help="Merge the pieces of a word: sums to it, means from it.", panel=TEXT)
-    ] = False,
+    words: Annotated[bool, the.WORDS] = False,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
 

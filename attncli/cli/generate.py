@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import delivery as answer
 from attncli.cli import request
+from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     MODEL,
     AttentionOptions,
@@ -15,7 +16,7 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     TextOptions,
-    option,
+    number,
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -32,25 +33,34 @@ class GenerateOptions:
 
     generate: Annotated[
         int | None,
-        option(
+        number(
             "--generate",
             help="Continue the text by N tokens (decoders); shows where each looks.",
             panel=MODEL,
-            metavar="N",
+            most=MOST,
         ),
     ] = None
     temperature: Annotated[
         float | None,
-        option(
+        number(
             "--temperature",
             help="With --generate: draw tokens; 0 takes the likeliest. [default: 0]",
             panel=MODEL,
             metavar="T",
+            least=0,
+            most=100,
         ),
     ] = None
     sample_seed: Annotated[
         int | None,
-        option("--sample-seed", help="With --temperature: seed of the draws. [default: 0]", panel=MODEL, metavar="INT"),
+        number(
+            "--sample-seed",
+            help="With --temperature: seed of the draws. [default: 0]",
+            panel=MODEL,
+            least=0,
+            most=LARGEST_SEED,
+            rare=True,
+        ),
     ] = None
 
 
@@ -61,15 +71,9 @@ def check(asked: GenerateOptions, out_of_place: list[str]) -> None:
         if asked.temperature is not None or asked.sample_seed is not None:
             raise UsageError("--temperature and --sample-seed belong to --generate", hint="--generate 20")
         return
-    if not 1 <= asked.generate <= MOST:
-        raise UsageError(f"--generate is {asked.generate}", expected=f"1 to {MOST:,} tokens")
     temperature = asked.temperature or 0.0
-    if not 0 <= temperature <= 100:
-        raise UsageError(f"--temperature is {temperature}", expected="0 (the likeliest token) to 100")
-    if asked.sample_seed is not None and (temperature == 0 or asked.sample_seed < 0):
-        raise UsageError(
-            f"--sample-seed is {asked.sample_seed}", expected="a whole number from 0, with --temperature above 0"
-        )
+    if asked.sample_seed is not None and temperature == 0:
+        raise UsageError(f"--sample-seed is {asked.sample_seed}", expected="--temperature above 0 as well")
     if out_of_place:
         raise UsageError(f"{' '.join(out_of_place)} does not go with --generate", expected="one or the other")
 

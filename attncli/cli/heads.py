@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli.options import (
     OUTPUT,
-    TEXT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -57,9 +57,7 @@ class HeadsOptions:
             "--sort", help="Largest first by this metric; NAME:asc for smallest first.", panel=ANALYSIS, metavar="NAME"
         ),
     ] = None
-    top: Annotated[
-        int | None, option("--top", help="Only the first N heads. [default: all]", panel=ANALYSIS, metavar="N")
-    ] = None
+    top: Annotated[int | None, the.TOP] = None
     exclude: Annotated[
         str | None,
         option(
@@ -70,7 +68,7 @@ class HeadsOptions:
         ),
     ] = None
     renormalise: Annotated[
-        bool, option("--renormalise", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)
+        bool, option("--renormalise", "--renormalize", help="Scale what is left of a row to sum to 1.", panel=ANALYSIS)
     ] = False
     moved: Annotated[bool, option("--moved", help="Also weight × size of the transformed value.", panel=ANALYSIS)] = (
         False
@@ -81,12 +79,8 @@ class HeadsOptions:
     across: Annotated[
         str | None, option("--across", help="Add rollout, flow, similarity, circuits.", panel=ANALYSIS, metavar="NAMES")
     ] = None
-    words: Annotated[
-        bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
-    ] = False
-    all_links: Annotated[
-        bool, option("--all-links", help="The top link may be a special token, self, a neighbour …", panel=ANALYSIS)
-    ] = False
+    words: Annotated[bool, the.WORDS] = False
+    all_links: Annotated[bool, the.ALL_LINKS] = False
     csv: Annotated[
         Path | None, option("--csv", help="Also write the table of heads as .csv.", panel=OUTPUT, metavar="FILE")
     ] = None
@@ -116,8 +110,6 @@ def heads(
     page_output.check(page, output, lines=text.lines, others=[asked.csv])
     answer.check(output, environment, parts=PARTS, written={"--csv": asked.csv, "--html": page.html})
     how = answer.view(output, environment, parts=PARTS)
-    if asked.top is not None and asked.top < 1:
-        raise UsageError(f"--top is {asked.top}", expected="at least 1")
     if asked.renormalise and asked.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import LangOption, language, one
+from attncli.cli.explain_options import one
+from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     ATTENTION,
-    MODEL,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     command_app,
+    number,
     option,
     without,
 )
@@ -44,13 +46,7 @@ def mask(
     ] = None,
     n: Annotated[
         int | None,
-        option(
-            "-n",
-            "--positions",
-            help="Number of queries and keys. [default: 16, or a file's]",
-            panel=ATTENTION,
-            metavar="N",
-        ),
+        number("-n", "--positions", help="Number of queries and keys. [default: 16, or a file's]", panel=ATTENTION),
     ] = None,
     bias: Annotated[
         str | None,
@@ -62,22 +58,31 @@ def mask(
         ),
     ] = None,
     num_heads: Annotated[
-        int, option("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, metavar="N")
+        int, number("--num-heads", help="Heads that ALiBi's slopes are for. [default: 8]", panel=ATTENTION, most=4096)
     ] = HEADS,
-    head: Annotated[int, option("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H")] = 0,
-    seed: Annotated[
-        int, option("--seed", help="Of the random parts of bigbird and lsh.", panel=ATTENTION, metavar="INT")
-    ] = 0,
-    model: Annotated[
-        str | None,
-        option(
-            "--model", "-m", help="Draw the mask and bias of a checkpoint's layer.", panel=MODEL, metavar="NAME|DIR"
+    head: Annotated[
+        int,
+        number(
+            "--head",
+            help="The head whose bias is drawn. [default: 0]",
+            panel=ATTENTION,
+            metavar="H",
+            least=0,
         ),
-    ] = None,
-    layer: Annotated[
-        str | None, option("--layer", help="The layer, counted from 0. [default: 0]", panel=MODEL, metavar="L")
-    ] = None,
-    lang: LangOption = "en",
+    ] = 0,
+    seed: Annotated[
+        int,
+        number(
+            "--seed",
+            help="Of the random parts of bigbird and lsh. [default: 0]",
+            panel=ATTENTION,
+            metavar="INT",
+            least=0,
+            most=LARGEST_SEED,
+        ),
+    ] = 0,
+    model: Annotated[str | None, the.CHECKPOINT] = None,
+    layer: Annotated[list[str] | None, the.LAYER] = None,
 ) -> None:
     """Draw and describe masks and their combinations, before and after a score bias.
 
@@ -92,12 +97,10 @@ def mask(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS, lang=language(lang, output))
+    how = answer.view(output, environment, parts=PARTS)
     if bias is not None and (bias not in BIASES or model is not None):
         what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
-    if seed < 0:
-        raise UsageError(f"--seed is {seed}", expected="a whole number from 0")
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
@@ -108,11 +111,7 @@ def mask(
         if model is None
         else request.model(environment, replace(ModelOptions(), model=model), AttentionOptions(), ComputeOptions())
     )
-    at = (
-        0
-        if loaded is None
-        else one(request.numbers(None if layer is None else [layer], "layer", len(loaded.spec.blocks)), "layer")
-    )
+    at = 0 if loaded is None else one(request.numbers(layer, "layer", len(loaded.spec.blocks)), "layer")
     if loaded is not None:
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
     if not masks and bias is None:

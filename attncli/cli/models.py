@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
-from attncli.cli.options import COMPUTE, MODEL, TEXT, TableOutput, TextOptions, command_app, option
+from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from attncli.models.estimate import Estimate
 
 Name = Annotated[str, typer.Argument(help="A folder, hub id or alias.", show_default=False, metavar="NAME|DIR")]
-IgnoreConfig = Annotated[
-    list[str] | None,
-    option(
-        "--ignore-config", help="Look although this key of config.json is not implemented.", panel=MODEL, metavar="KEY"
-    ),
-]
 
 
 def list_(ctx: typer.Context, output: TableOutput) -> None:
@@ -47,7 +42,7 @@ def show(
     ctx: typer.Context,
     output: TableOutput,
     model: Name,
-    ignore_config: IgnoreConfig = None,
+    ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None,
     estimate: Annotated[
         str | None,
         option(
@@ -57,17 +52,8 @@ def show(
             metavar="TEXT",
         ),
     ] = None,
-    layer: Annotated[
-        list[str] | None, option("--layer", help="Layers to estimate: 5, 0,3 or 2-5. [default: all]", panel=MODEL)
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        option(
-            "--dtype",
-            help="What to estimate for: float32, float64, bfloat16, float16. [default: float32]",
-            panel=COMPUTE,
-        ),
-    ] = None,
+    layer: Annotated[list[str] | None, the.LAYER] = None,
+    dtype: Annotated[str | None, the.DTYPE] = None,
 ) -> None:
     """What a model does, layer by layer. Sizes, attention, masks, positions; no weights are read, nor fetched.
 
@@ -109,9 +95,9 @@ def verify(
     target: Annotated[
         str | None, option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT)
     ] = None,
-    ids: Annotated[str | None, option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT)] = None,
-    ignore_config: IgnoreConfig = None,
-    backend: Annotated[str, option("--backend", help="numpy or torch.", panel=COMPUTE)] = "numpy",
+    ids: Annotated[str | None, the.IDS] = None,
+    ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None,
+    backend: Annotated[str, the.BACKEND] = "auto",
 ) -> None:
     """Compare a model with transformers, head by head. Ends with 1 where they differ; needs the extra transformers.
 
@@ -122,8 +108,8 @@ def verify(
     how = answer.view(output, environment)
     from attncli.errors import UsageError, VerdictError
 
-    if backend not in ("numpy", "torch"):
-        raise UsageError(f"--backend is {backend!r}", expected="numpy or torch")
+    if backend == "auto":
+        backend = "numpy"
     if ids is not None and text is not None:
         raise UsageError("a text and --ids contradict each other", expected="one of them")
     if text == target == "-":
@@ -177,15 +163,12 @@ def _estimated(
     dtype: str,
 ) -> Estimate:
     from attncli.analysis.run import Wanted, cost_of
-    from attncli.arrays.backend import DTYPES
-    from attncli.errors import InputError, UsageError
+    from attncli.errors import InputError
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.estimate import compute_dtype, stored_sizes
     from attncli.models.row_blocks import LONG, rows_for
     from attncli.models.run import check_length
 
-    if dtype not in DTYPES:
-        raise UsageError(f"--dtype is {dtype!r}", expected=", ".join(DTYPES))
     if checkpoint.tokenizer_path is None:
         raise InputError("this model has no tokenizer.json to count the text's tokens with", where=str(found.folder))
     count = len(tokenizer(str(checkpoint.tokenizer_path)).encode(text))

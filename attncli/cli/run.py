@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import generate as generate_option
 from attncli.cli import page_output, request
@@ -45,30 +46,16 @@ def run(
     output: OutputOptions,
     page: PageOptions,
     generate: GenerateOptions,
-    query: Annotated[
-        str | None,
-        option(
-            "--query",
-            help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
-            panel=OUTPUT,
-            metavar="TOK",
-        ),
-    ] = None,
-    stages: Annotated[
-        str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")
-    ] = None,
+    query: Annotated[str | None, the.QUERY] = None,
+    stages: Annotated[str | None, the.STAGES] = None,
     save: Annotated[
         Path | None, option("--save", help="Save every stage: .safetensors or .npz.", panel=OUTPUT, metavar="FILE")
     ] = None,
     batch: Annotated[
         bool, option("--batch", help="With --lines: pad all texts together and run them at once.", panel=TEXT)
     ] = False,
-    words: Annotated[
-        bool, option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
-    ] = False,
-    all_links: Annotated[
-        bool, option("--all-links", help="Also the links that say little: special tokens, self, …", panel=OUTPUT)
-    ] = False,
+    words: Annotated[bool, the.WORDS] = False,
+    all_links: Annotated[bool, the.ALL_LINKS] = False,
 ) -> None:
     """Run attention on a text: tables, shape trace, strongest links.
 

@@ -7,9 +7,20 @@ from typing import Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
-from attncli.cli.options import ATTENTION, MODEL, OUTPUT, ComputeOptions, OutputOptions, command_app, option, without
+from attncli.cli.option import LARGEST
+from attncli.cli.options import (
+    ATTENTION,
+    MODEL,
+    ComputeOptions,
+    OutputOptions,
+    command_app,
+    number,
+    option,
+    without,
+)
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
@@ -30,34 +41,31 @@ def tensors(
         ),
     ],
     layer: Annotated[
-        int | None, option("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L")
+        int | None, number("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L", least=0)
     ] = None,
-    head: Annotated[
-        list[str] | None, option("--head", help="Heads to show, counted from 0.", panel=MODEL, metavar="H")
-    ] = None,
-    mask: Annotated[
-        list[str] | None,
-        option("--mask", help="As for run; repeat to intersect.", panel=ATTENTION, metavar="SPEC|FILE"),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        option("--scale", help="sqrt-dk, none or a number. [default: sqrt-dk]", panel=ATTENTION, metavar="SCALE"),
-    ] = None,
-    softcap: Annotated[
-        float | None, option("--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X")
-    ] = None,
+    head: Annotated[list[str] | None, the.HEAD] = None,
+    mask: Annotated[list[str] | None, the.MASK] = None,
+    scale: Annotated[str | None, the.SCALE] = None,
+    softcap: Annotated[float | None, the.SOFTCAP] = None,
     offset: Annotated[
-        int, option("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, metavar="N")
+        int,
+        number(
+            "--offset",
+            help="Position of query 0, for causal masks and windows.",
+            panel=ATTENTION,
+            least=-LARGEST,
+        ),
     ] = 0,
     key_lengths: Annotated[
         str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")
     ] = None,
     softmax_dtype: Annotated[
-        str | None, option("--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION, metavar="TYPE")
+        str | None,
+        option(
+            "--softmax-dtype", help="The type of scores and weights.", panel=ATTENTION, values=the.DTYPES, rare=True
+        ),
     ] = None,
-    stages: Annotated[
-        str | None, option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, metavar="all")
-    ] = None,
+    stages: Annotated[str | None, the.STAGES] = None,
 ) -> None:
     """Attention over q, k, v arrays from a file, with every option of the core.
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output
 from attncli.cli import svg_output as picture
-from attncli.cli.explain_options import DIGITS, LangOption, language
+from attncli.cli.explain_options import DIGITS
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
-from attncli.errors import InputError, UsageError
+from attncli.errors import InputError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
@@ -41,13 +42,9 @@ def view(
         ),
     ],
     show_as: Annotated[
-        str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, metavar="heads")
+        str | None, option("--as", help="'heads' compares the heads of a saved run.", panel=OUTPUT, values=("heads",))
     ] = None,
-    precision: Annotated[
-        int | None,
-        option("--precision", help="Digits after the point. [default: 2; explain: 4]", panel=OUTPUT, metavar="N"),
-    ] = None,
-    lang: LangOption = "en",
+    precision: Annotated[int | None, the.PRECISION] = None,
     browse: Annotated[
         bool, option("--open", help="Open the page in the browser; without --html, one for now.", panel=OUTPUT)
     ] = False,
@@ -59,8 +56,6 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    if show_as not in (None, "heads"):
-        raise UsageError(f"--as is {show_as!r}", expected="heads")
     document = opened(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
@@ -73,7 +68,7 @@ def view(
     digits = precision if precision is not None else DIGITS if explains else 2
     output = replace(output, precision=digits)
     answer.check(output, environment, parts=screen.parts)
-    how = answer.view(output, environment, parts=screen.parts, lang=language(lang, output))
+    how = answer.view(output, environment, parts=screen.parts)
     page_output.check(page, output)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, how.lang, browse=browse)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
+from attncli.cli.completion import tensor_prefixes
 from attncli.cli.options import (
     MODEL,
     TEXT,
@@ -21,10 +23,11 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import Environment
 from attncli.cli.seeded_option import refuse_sizes
-from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
+
+LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
 
 File = Annotated[
     Path,
@@ -36,12 +39,19 @@ Written = Annotated[
     Path,
     typer.Argument(help="The file to write: .safetensors or .npz.", show_default=False, metavar="NEW", readable=False),
 ]
-Heads = Annotated[int | None, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")]
+Heads = Annotated[int | None, the.NUM_HEADS]
 Prefix = Annotated[
-    str, option("--prefix", help="Take only the tensors whose name begins so.", panel=MODEL, metavar="NAME")
+    str,
+    option(
+        "--prefix",
+        help="Take only the tensors whose name begins so.",
+        panel=MODEL,
+        metavar="NAME",
+        complete=tensor_prefixes,
+    ),
 ]
 LayoutName = Annotated[
-    str, option("--layout", help="canonical, torch, single, heads, matrices or fused.", panel=MODEL, metavar="NAME")
+    str, option("--layout", help="Whose names the tensors get.", panel=MODEL, values=LAYOUTS)
 ]  # fmt: skip
 Orientation = Annotated[
     str | None,
@@ -49,7 +59,7 @@ Orientation = Annotated[
         "--orientation",
         help="How its matrices are stored: in-out (X·W) or out-in (nn.Linear).",
         panel=MODEL,
-        metavar="in-out|out-in",
+        values=("in-out", "out-in"),
     ),
 ]
 
@@ -58,35 +68,20 @@ def init(
     ctx: typer.Context,
     output: TableOutput,
     file: Written,
-    seed: Annotated[
-        str, option("--seed", help="Seed of the weights, or 'random'.", panel=MODEL, metavar="INT|random")
-    ] = "0",
-    d_model: Annotated[int, option("--d-model", help="Width of the token vectors.", panel=MODEL, metavar="N")] = 64,
-    num_heads: Annotated[int, option("--num-heads", "-n", help="Number of heads.", panel=MODEL, metavar="N")] = 1,
-    d_k: Annotated[
-        int | None, option("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL, metavar="N")
-    ] = None,
-    d_v: Annotated[
-        int | None, option("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL, metavar="N")
-    ] = None,
-    bias: Annotated[bool, option("--bias/--no-bias", help="Biases on the projections.", panel=MODEL)] = False,
-    output_projection: Annotated[
-        bool | None,
-        option(
-            "--output-projection/--no-output-projection",
-            help="W_O after the heads. [default: with several heads]",
-            panel=MODEL,
-        ),
-    ] = None,
-    layer_norm: Annotated[bool, option("--layer-norm", help="Also a layer normalization.", panel=MODEL)] = False,
+    seed: Annotated[str, the.SEED] = "0",
+    d_model: Annotated[int, the.D_MODEL] = 64,
+    num_heads: Annotated[int, the.NUM_HEADS] = 1,
+    d_k: Annotated[int | None, the.D_K] = None,
+    d_v: Annotated[int | None, the.D_V] = None,
+    bias: Annotated[bool, the.BIAS] = False,
+    output_projection: Annotated[bool | None, the.OUTPUT_PROJECTION] = None,
+    layer_norm: Annotated[bool, the.LAYER_NORM] = False,
     layout: LayoutName = "canonical",
     embedding_for: Annotated[
         str | None,
         option("--embedding-for", help="Also the seeded embeddings of this text's tokens.", panel=TEXT, metavar="TEXT"),
     ] = None,
-    tokenizer: Annotated[
-        str, option("--tokenizer", help="What cuts that text into tokens.", panel=TEXT, metavar="NAME|PATH")
-    ] = "word",
+    tokenizer: Annotated[str | None, the.TOKENIZER] = None,
 ) -> None:
     """Write seeded weights. They are those that attn run uses with the same options.
 
@@ -113,7 +108,7 @@ def init(
     refuse_sizes(settings, ComputeOptions())
     from attncli.models.weight_writer import seeded_file, write_weight_file
 
-    words = [] if embedding_for is None else _words(tokenizer, embedding_for)
+    words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
     write_weight_file(file, *seeded_file(settings, drawn, words), layout=layout)
     _list(file, None, output, environment)
 
@@ -154,16 +149,15 @@ def convert(
 
     check_writable_format(to)
     answer.check(output, environment, written={"NEW": to})
-    match orientation:
-        case None | "in-out" | "out-in":
-            asked = Asked(heads=num_heads, prefix=prefix, orientation=orientation)
-        case _:
-            raise UsageError(f"--orientation is {orientation!r}", expected="in-out or out-in")
-    found = read_weight_file(file, asked)
+    found = read_weight_file(file, Asked(heads=num_heads, prefix=prefix, orientation=_orientation(orientation)))
     for said in found.notes:
         environment.note(said)
     write_weight_file(to, *recognised_file(found), layout=layout)
     _list(to, None, output, environment)
+
+
+def _orientation(told: str | None) -> Literal["in-out", "out-in"] | None:
+    return None if told is None else "in-out" if told == "in-out" else "out-in"
 
 
 def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:

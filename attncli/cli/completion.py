@@ -1,0 +1,108 @@
+"""What a shell may offer for the beginning of a value; each list is made when a shell asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+
+import typer
+
+from attncli.errors import AttnError
+
+Complete = Callable[[typer.Context, str], Iterable[str]]
+
+
+def words(*known: str) -> Complete:
+    """These words."""
+    return lambda ctx, incomplete: known
+
+
+def tokenizers(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The tokenizers that need no file, and the tokenizer files below what is typed."""
+    del ctx
+    return ["word", "whitespace", "char", "byte", *_files(incomplete, (".json",))]
+
+
+def masks(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The kinds of mask, with a colon where numbers follow."""
+    del ctx
+    from attncli.mechanism.mask_spec import KINDS
+
+    begun, bar, _ = incomplete.rpartition("|")
+    return [
+        f"{begun}{bar}{name}{':' if any(spelling.counts) or not spelling.counts else ''}"
+        for name, (spelling, _) in KINDS.items()
+    ]
+
+
+def models(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The aliases, and the checkpoints in the hub's cache."""
+    del incomplete
+    from attncli.inputs.hub_cache import all_cached, cache_folder
+    from attncli.models.aliases import ALIASES
+
+    cached = [found.name for found in all_cached(cache_folder(_variables(ctx)))]
+    return [*ALIASES, *cached]
+
+
+def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The metrics of heads, the last of several apart by commas."""
+    del ctx
+    from attncli.analysis.metric_topic import metric_names
+
+    return _after_comma(incomplete, [*metric_names(), "all"])
+
+
+def parts(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The parts of this command's screen, the last of several apart by commas."""
+    name = {"text": "explain", "": "explain", "show": "models"}.get(ctx.info_name or "", ctx.info_name)
+    try:
+        known = import_module(f"attncli.render.screens.{name}").PARTS
+    except (ImportError, AttributeError):
+        return []
+    return _after_comma(incomplete, [*known, "all"])
+
+
+def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The documents that have a schema."""
+    del ctx, incomplete
+    from attncli.render.schema import SCHEMAS
+
+    return list(SCHEMAS)
+
+
+def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The beginnings, up to a full stop, of the names of the tensors in the file that was named before."""
+    file = ctx.params.get("file")
+    if file is None:
+        return []
+    from attncli.inputs.tensors import tensor_index
+
+    try:
+        names = [info.name for info in tensor_index(Path(str(file)))]
+    except AttnError:
+        return []
+    at = len(incomplete)
+    ends = ((name, name.find(".", at)) for name in names if name.startswith(incomplete))
+    return sorted({name[: end + 1] if end >= 0 else name for name, end in ends})
+
+
+def _after_comma(incomplete: str, known: Iterable[str]) -> list[str]:
+    begun, comma, _ = incomplete.rpartition(",")
+    taken = begun.split(",")
+    return [f"{begun}{comma}{name}" for name in known if name not in taken]
+
+
+def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
+    folder = Path(incomplete).parent if incomplete else Path()
+    try:
+        return [str(path) for path in sorted(folder.iterdir()) if path.suffix in endings or path.is_dir()]
+    except OSError:
+        return []
+
+
+def _variables(ctx: typer.Context) -> dict[str, str]:
+    import os
+
+    return dict(getattr(ctx.obj, "variables", None) or os.environ)

@@ -1,0 +1,175 @@
+"""Every shared option, declared once: its names, its words, its values or range, its group.
+
+A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it where it is repeated.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from attncli.cli import completion
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, TEXT, number, option
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+TEXT_ARGUMENT = typer.Argument(
+    help="The text; - for standard input; none for a sample sentence.", show_default=False, metavar="TEXT"
+)
+FILE = option("--file", "-f", help="Read the text from a file; - is standard input.", panel=TEXT, metavar="FILE")
+LINES = option("--lines", help="Every line is a text of its own.", panel=TEXT)
+IDS = option("--ids", help='Token ids in place of a text: "1 5 7".', panel=TEXT, metavar="IDS")
+TOKENIZER = option(
+    "--tokenizer",
+    help="word, whitespace, char, byte, or a tokenizer.json. [default: word]",
+    panel=TEXT,
+    metavar="NAME|PATH",
+    complete=completion.tokenizers,
+)
+WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from it.", panel=TEXT)
+
+QUERY = option(
+    "--query",
+    help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
+    panel=OUTPUT,
+    metavar="TOK",
+)
+LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="L")
+HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="H")
+
+CHECKPOINT = option(
+    "--model",
+    "-m",
+    help="A checkpoint: folder, hub id or alias such as minilm. [env: ATTN_MODEL]",
+    panel=MODEL,
+    metavar="NAME|DIR",
+    complete=completion.models,
+)
+IGNORE_CONFIG = option(
+    "--ignore-config",
+    help="Run although this key of config.json is not implemented.",
+    panel=MODEL,
+    metavar="KEY",
+    rare=True,
+)
+SOURCE = option(
+    "--source",
+    help="Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.",
+    panel=MODEL,
+    metavar="TEXT",
+    rare=True,
+)
+WEIGHTS = option(
+    "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL, metavar="FILE"
+)
+EMBEDDINGS = option(
+    "--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL, metavar="FILE", rare=True
+)
+SEED = option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")
+D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)
+NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1; heads, find: 8]", panel=MODEL)
+D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
+D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)
+BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL)
+OUTPUT_PROJECTION = option(
+    "--output-projection/--no-output-projection",
+    help="W_O after the heads. [default: with several heads]",
+    panel=MODEL,
+    rare=True,
+)
+RESIDUAL = option("--residual", help="Add the input to the output.", panel=MODEL)
+LAYER_NORM = option("--layer-norm", help="Layer normalization at the end.", panel=MODEL)
+
+MASK = option(
+    "--mask",
+    help="causal, window:W, window:L,R, prefix:P, … or a file (0 = hidden). Repeat to intersect, in compare to "
+    "compare; A&B intersects. 'attn mask' explains.",
+    panel=ATTENTION,
+    metavar="SPEC|FILE",
+    complete=completion.masks,
+)
+SCALE = option(
+    "--scale",
+    help="sqrt-dk, sqrt-dmodel, none or a number. [default: sqrt-dk]",
+    panel=ATTENTION,
+    metavar="SCALE",
+    complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
+)
+SOFTCAP = number(
+    "--softcap",
+    help="Bound the scores: X·tanh(score/X).",
+    panel=ATTENTION,
+    metavar="X",
+    least=0,
+    most=1e30,
+    above=True,
+)
+POSITION = option(
+    "--position",
+    help="none, sinusoidal, rope, rope:THETA, alibi, learned. [default: none]",
+    panel=ATTENTION,
+    metavar="NAME",
+    complete=completion.words("none", "sinusoidal", "rope", "alibi", "learned"),
+)
+ATTENTION_KIND = option(
+    "--attention",
+    help="dense, or reformer[:BUCKETS[,ROUNDS[,CHUNK]]]: hash attention. [default: dense]",
+    panel=ATTENTION,
+    metavar="KIND",
+    complete=completion.words("dense", "reformer", "reformer:"),
+)
+
+BACKEND = option("--backend", help="What computes.", panel=COMPUTE, values=("auto", "numpy", "torch"))
+DEVICE = option(
+    "--device",
+    help="Where torch computes: cpu, cuda or mps. [default: cpu]",
+    panel=COMPUTE,
+    metavar="cpu|cuda|mps",
+    rare=True,
+    complete=completion.words("cpu", "cuda", "mps"),
+)
+DTYPE = option(
+    "--dtype",
+    help="Type of the numbers. Short runs of a checkpoint in float32 compute in float64, then round.",
+    panel=COMPUTE,
+    values=DTYPES,
+)
+MAX_MEMORY = option(
+    "--max-memory",
+    help="Refuse work above this. [default: what is free]",
+    panel=COMPUTE,
+    metavar="SIZE",
+    rare=True,
+)
+
+JSON = option("--json", help="One JSON document.", panel=OUTPUT)
+NDJSON = option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT)
+PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT)
+OUTPUT_FILE = option(
+    "--output", "-o", help="Write the answer to a file; - is standard output.", panel=OUTPUT, metavar="FILE"
+)
+SVG = option("--svg", help="Also draw the weights to an .svg file.", panel=OUTPUT, metavar="FILE")
+SHOW = option(
+    "--show",
+    help="Parts to show, or 'all'; a wrong one lists them.",
+    panel=OUTPUT,
+    metavar="PARTS",
+    complete=completion.parts,
+)
+BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT)
+FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT)
+PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, least=0, most=17)
+TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT)
+COLOR = option("--color", "--colour", help="Whether to use colour.", panel=OUTPUT, values=("auto", "always", "never"))
+ASCII = option("--ascii", help="Draw and write in ASCII only.", panel=OUTPUT)
+LANG = option("--lang", help="Language of the explanations. [env: ATTN_LANG]", panel=OUTPUT, values=("en", "zh"))
+SCALE_COLORS = option(
+    "--scale-colors", help="How weights become shades.", panel=OUTPUT, values=("linear", "log", "row"), rare=True
+)
+MAX_OUTPUT = option("--max-output", help="Refuse a larger document.", panel=OUTPUT, metavar="SIZE", rare=True)
+STAGES = option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, values=("all",), rare=True)
+ALL_LINKS = option(
+    "--all-links", help="Also the links that say little: special tokens, self, …", panel=ANALYSIS, rare=True
+)
+QUIET = option("--quiet", "-q", help="No notes on standard error.", panel=OUTPUT)
+VERBOSE = option("--verbose", "-v", help="Say on standard error what was read and used.", panel=OUTPUT)
+DEBUG = option("--debug", help="Show a traceback when something fails. [env: ATTN_DEBUG]", panel=OUTPUT, rare=True)

@@ -1,0 +1,88 @@
+"""What an option is: names, words, group on the help page, and the values that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from attncli.cli.completion import Complete
+from attncli.errors import UsageError
+
+TEXT, MODEL, ATTENTION, COMPUTE, OUTPUT = "Text", "Model", "Attention", "Compute", "Output"
+ANALYSIS = "Analysis"
+
+LARGEST = 1_000_000_000
+"""The most of anything that can be asked for; memory refuses long before."""
+LARGEST_SEED = 2**63 - 1
+
+
+def option(
+    *names: str,
+    help: str,
+    panel: str,
+    metavar: str | None = None,
+    values: Sequence[str] = (),
+    rare: bool = False,
+    complete: Complete | None = None,
+) -> Any:
+    """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
+
+    values: the words that it takes, if those are all. rare: only `--help-all` lists it.
+    """
+
+    def known(given: Any) -> Any:
+        for value in _each(given):
+            if value not in values:
+                raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values))
+        return given
+
+    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
+        possible = values if complete is None else complete(ctx, incomplete)
+        return [value for value in possible if value.startswith(incomplete)]
+
+    return typer.Option(
+        *names,
+        help=help,
+        rich_help_panel=panel,
+        metavar="|".join(values) if values and metavar is None else metavar,
+        readable=False,
+        hidden=rare,
+        callback=known if values else None,
+        autocompletion=offered if values or complete is not None else None,
+    )
+
+
+def number(
+    *names: str,
+    help: str,
+    panel: str,
+    least: float = 1,
+    most: float = LARGEST,
+    above: bool = False,
+    metavar: str = "N",
+    rare: bool = False,
+) -> Any:
+    """An option that takes a number from `least` to `most`, which its help states. above: `least` itself is too
+    small."""
+    told = f"{'above ' if above else ''}{_written(least)} to {_written(most)}"
+
+    def within(given: Any) -> Any:
+        for value in _each(given):
+            # written so that nan is refused, too
+            if not (least < value if above else least <= value) or not value <= most:
+                raise UsageError(f"{names[0]} is {value}", expected=told)
+        return given
+
+    return typer.Option(
+        *names, help=f"{help} [{told}]", rich_help_panel=panel, metavar=metavar, hidden=rare, callback=within
+    )
+
+
+def _each(given: Any) -> list[Any]:
+    return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _written(end: float) -> str:
+    return f"{end:,}" if isinstance(end, int) and abs(end) <= LARGEST else f"{end:.0e}".replace("e+", "e")
