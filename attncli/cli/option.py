@@ -35,7 +35,11 @@ def option(
     def known(given: Any) -> Any:
         for value in _each(given):
             if value not in values:
-                raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values))
+                from difflib import get_close_matches
+
+                close = get_close_matches(str(value), values, 1)
+                hint = f"{names[0]} {close[0]}" if close else ""
+                raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values), hint=hint)
         return given
 
     def offered(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -71,10 +71,10 @@ def test_an_error_in_one_of_many_texts_names_the_line() -> None:
 
 
 REFUSED = [
-    (("--num-heads", "0"), 2, "num_heads is 0"),
+    (("--num-heads", "0"), 2, "--num-heads is 0"),
     (("--num-heads", "100000000"), 2, "not divisible by 100000000 heads"),
     (("--d-model", "100000000"), 5, "a smaller --d-model"),
-    (("--softcap", "0"), 2, "softcap is 0.0"),
+    (("--softcap", "0"), 2, "--softcap is 0.0"),
     (("--softcap", "nan"), 2, "softcap is nan"),
     (("--head", "1"), 3, "0, the only head"),
     (("--stages", "all"), 2, "--json or --ndjson"),

@@ -44,7 +44,7 @@ def online(hub: Hub, tmp_path: Path) -> dict[str, str]:
 def test_an_empty_name_is_no_seeded_model() -> None:
     found = ask("run", TEXT, "--model", "")
     assert (found.code, found.out) == (2, "")
-    assert "--model names nothing" in found.err
+    assert "--model is given no value" in found.err
     assert ask("tokens", TEXT, "--model", "").code == 2
     assert ask("models", "show", "").code == 3
 

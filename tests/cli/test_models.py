@@ -163,7 +163,7 @@ BAD = [
     (("models", "shwo", "minilm"), 2, "shwo"),
     (("models", "show", "minilm", "--layer", "0"), 2, "--estimate"),
     (("models", "show", "minilm", "--dtype", "float64"), 2, "--estimate"),
-    (("models", "show", "minilm", "--estimate", ""), 3, "no text"),
+    (("models", "show", "minilm", "--estimate", " "), 3, "no text"),
     (("models", "show", "minilm", "--estimate", "word " * 511), 3, "513 tokens, the model has 512 positions"),
 ]
 
