@@ -67,7 +67,7 @@ def parts(ctx: typer.Context, incomplete: str) -> list[str]:
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
     """The documents that have a schema."""
     del ctx, incomplete
-    from attncli.render.schema import SCHEMAS
+    from attncli.analysis.documents.json_schema import SCHEMAS
 
     return list(SCHEMAS)
 
