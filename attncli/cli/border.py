@@ -26,6 +26,7 @@ def guarded(
 
     environment.machine = any(argument in ("--json", "--ndjson") for argument in arguments)
     environment.debug = environment.debug or "--debug" in arguments
+    environment.lang = _language(arguments, environment)
     try:
         with nullcontext() if heeded is None else heeded(environment), together():
             return _answer(arguments, environment)
@@ -45,6 +46,17 @@ def guarded(
         if isinstance(error, KeyboardInterrupt):
             return ExitCode.INTERRUPTED
         raise
+
+
+def _language(arguments: Sequence[str], environment: Environment) -> str:
+    """The language to speak, also where the command line cannot be read: `--lang` before `ATTN_LANG` before English."""
+    told = environment.variables.get("ATTN_LANG", "")
+    for place, argument in enumerate(arguments):
+        if argument == "--lang" and place + 1 < len(arguments):
+            told = arguments[place + 1]
+        elif argument.startswith("--lang="):
+            told = argument.removeprefix("--lang=")
+    return "zh" if told == "zh" and not environment.wants_ascii() else "en"
 
 
 def _as_ours(error: Exception) -> AttnError:

@@ -60,6 +60,8 @@ def check(
     shown(asked, parts)
     if asked.lang == "zh" and asked.ascii:
         raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
+    if environment.variables.get("ATTN_LANG", "") not in ("", "en", "zh"):
+        raise UsageError(f"ATTN_LANG is {environment.variables['ATTN_LANG']!r}", expected="en or zh")
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
@@ -117,7 +119,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
         show=shown(asked, parts),
         full=asked.full,
         brief=asked.brief,
-        lang=asked.lang,
+        lang=environment.lang,
         height=environment.height,
     )
 

@@ -14,6 +14,8 @@ from attncli.errors import AttnError
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
+    from attncli.render.lines import Lines
+    from attncli.render.view import View
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
@@ -41,6 +43,7 @@ class Environment:
     debug: bool = False
     quiet: bool = False
     verbose: bool = False
+    lang: str = "en"
     machine: bool = False  # a machine reads the answer: errors are told as JSON
     stopped: int | None = None  # the signal that ended the command
     started: float = field(default_factory=perf_counter)
@@ -108,15 +111,12 @@ class Environment:
     def note(self, message: str) -> None:
         """A line for the person, on standard error; never part of the answer."""
         if not self.quiet:
-            from attncli.render.safe import safe
+            from attncli.render.notices import note_line
 
-            self.stderr.write(f"{safe(message)}\n")
-            self.stderr.flush()
+            self._tell(note_line(message, self._notices()))
 
     def report(self, error: AttnError) -> None:
         """Tell an error once: four lines at most, or one JSON document for machines."""
-        from attncli.render.safe import safe
-
         what, where, expected, hint = map(_cut, (error.what, error.where, error.expected, error.hint))
         if self.machine:
             from attncli.render.encoding import ndjson_line
@@ -124,9 +124,28 @@ class Environment:
             message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
             document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
             self.stderr.write(ndjson_line(document).decode())
+            self.stderr.flush()
         else:
+            from attncli.render.notices import error_lines
+
             told = (("error", what), ("where", where), ("expected", expected), ("try", hint))
-            self.stderr.write("".join(f"{name}: {safe(value)}\n" for name, value in told if value))
+            self._tell(error_lines(told, self._notices()))
+
+    def _notices(self) -> View:
+        """How to show what is said on standard error."""
+        from attncli.render.view import View
+
+        plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
+        return View(color=self.stderr_is_terminal and not plain, lang=self.lang)
+
+    def _tell(self, lines: Lines) -> None:
+        """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""
+        if not self._notices().color:
+            self.stderr.write(lines.plain + "\n")
+        else:
+            from attncli.render.console import console
+
+            console(self._notices(), self.stderr, deep=False).print(lines, crop=False, soft_wrap=True)
         self.stderr.flush()
 
 

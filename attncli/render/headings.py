@@ -11,12 +11,21 @@ from attncli.render.view import View
 FAINT = "bright_black"
 
 
+def own(text: str, view: View) -> str:
+    """Our own text for this view: in its language, in ASCII where it must be. Always safe."""
+    if view.lang != "en" and not view.ascii:
+        from attncli.render.phrases.translation import translated
+
+        return spell(translated(text, view.lang), ascii=False)
+    return spell(text, ascii=view.ascii)
+
+
 def heading(title: str, note: str, view: View) -> Lines:
     """A part's title and what it shows; the note goes below when there is no room beside. Nothing without a title."""
     if not title:
         return Lines()
-    name = spell(title, ascii=view.ascii)
-    said = spell(note, ascii=view.ascii)
+    name = own(title, view)
+    said = own(note, view)
     if cells(name) + 2 + cells(said) <= view.width and said:
         return line((name, "bold"), ("  " + said, FAINT))
     return stack(
@@ -29,5 +38,5 @@ def heading(title: str, note: str, view: View) -> Lines:
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:
     """A sentence of ours, broken to the view's width at blanks and between ideographs. Nothing for ""."""
-    rows = wrap(spell(text, ascii=view.ascii), view.width, ascii=view.ascii)
+    rows = wrap(own(text, view), view.width, ascii=view.ascii)
     return stack(line((row, style)) for row in rows)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, remark
+from attncli.render.headings import FAINT, own, remark
 from attncli.render.heatmap import heatmap, pooled_by
 from attncli.render.lines import BLANK, Lines, Piece, beside, finished, line, stack
 from attncli.render.matrix import as_matrix
@@ -78,7 +78,7 @@ def side_by_side(
             values, view, max_width=width, max_height=height, scale=how, low=ends[0], high=ends[1], say_pooled=False
         )
         pooled.add(pooled_by(values, view, max_width=width, max_height=height))
-        texts = [cut(spell(text, ascii=view.ascii), room, ascii=view.ascii) for text in (each.caption, *each.remarks)]
+        texts = [cut(own(text, view), room, ascii=view.ascii) for text in (each.caption, *each.remarks)]
         ticks = _ticks(values.shape[1], view) if axis.rows and width == 2 * values.shape[1] else Lines()
         blocks.append(stack((line((texts[0], "bold")), drawn, ticks, *(line((text, FAINT)) for text in texts[1:]))))
     said = ", ".join(f"{block}×{block}" for block in sorted(pooled - {1}))
@@ -136,7 +136,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
         ramp = [(mark(step, ascii=view.ascii), "") for step in steps]
     match how:
         case "row":
-            ends = ("0", "largest of the row")
+            ends = ("0", own("largest of the row", view))
         case "signed":
             ends = (write(low), f"+{write(high)}")
         case "log" if low >= 0:
@@ -144,7 +144,10 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
         case _:
             ends = (write(low), write(high))
     block = line(
-        (ends[0] + " ", FAINT), *ramp, (" " + ends[1], FAINT), ("" if how == "linear" else f"  {how} scale", FAINT)
+        (ends[0] + " ", FAINT),
+        *ramp,
+        (" " + ends[1], FAINT),
+        ("" if how == "linear" else "  " + own(f"{how} scale", view), FAINT),
     )
     return finished(block, view)
 

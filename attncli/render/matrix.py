@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.render.headings import FAINT, heading, remark
+from attncli.render.headings import FAINT, heading, own, remark
 from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
 from attncli.render.numbers import Write, writer
 from attncli.render.palette import Palette, diverging, normalise, sequential
@@ -202,7 +202,7 @@ class Grid:
             pieces.append(
                 (" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT)
             )
-        return (*pieces, (LARGEST, FAINT)) if peak else tuple(pieces)
+        return (*pieces, ("   " + own(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
 
     def _names(self, columns: Shown, slots: list[int]) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from attncli.render.bars import barred
 from attncli.render.console import HELD, laid
-from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, heading
+from attncli.render.headings import FAINT, heading, own
 from attncli.render.lines import Lines, finished, stack
 from attncli.render.safe import safe
 from attncli.render.view import View
@@ -106,7 +105,7 @@ def _frame(
     )
     for at, name in enumerate(columns):
         frame.add_column(
-            _cell(spell(name, ascii=view.ascii), view),
+            _cell(own(name, view), view),
             _cell(total[at], view) if at < len(total) else "",
             justify="right" if at < len(align) and align[at] == "right" else "left",
             style=FAINT if at in faint else "",

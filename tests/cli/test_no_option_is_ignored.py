@@ -45,7 +45,7 @@ VALUES = {
     "output": "{tmp}/out", "svg": "{tmp}/out.svg", "show": "header", "precision": "5", "top": "1", "color": "always",
     "scale_colors": "log", "max_output": "10B", "query": "cat", "stages": "all", "save": "{tmp}/all.npz", "metric": "band",
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2", "text": "dog",
-    "ignore_config": "key", "estimate": "a dog",
+    "ignore_config": "key", "estimate": "a dog", "lang": "zh",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 

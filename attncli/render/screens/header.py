@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT, heading, remark
+from attncli.render.headings import FAINT, heading, own, remark
 from attncli.render.lines import Line, Lines, Piece, finished, flow, line, stack
 from attncli.render.numbers import brief, root_of
 from attncli.render.prose import wrap
-from attncli.render.safe import cells, cut, label, safe
+from attncli.render.safe import cells, cut, label, pad, safe
 from attncli.render.view import View
 
 Document = Any
@@ -49,16 +49,17 @@ def title(document: Document, view: View) -> str:
 def fact(name: str, parts: Iterable[str], view: View) -> Lines:
     """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
     long."""
-    shown = [(row, "") for part in parts for row in wrap(safe(part), view.width - SIDE, ascii=view.ascii)]
+    shown = [(row, "") for part in parts for row in wrap(own(part, view), view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
     block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
-    rows = [((name.ljust(SIDE), FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
+    side = pad(own(name, view), SIDE)
+    rows = [((side, FAINT), *row[1:]) if at == 0 else row for at, row in enumerate(block.rows)]
     return Lines(tuple(rows))
 
 
 def warning(said: str, view: View) -> Lines:
     """A warning, over as many lines as it needs; it may quote the user's own words."""
-    return remark("! " + said, view, style="yellow")
+    return remark("! " + own(said, view), view, style="yellow")
 
 
 def _weights(model: Document, view: View) -> list[str]:

@@ -1,0 +1,36 @@
+"""Errors and notes as a person reads them: in colour at a terminal, in the language asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attncli.render.lines import Lines
+from attncli.render.phrases.translation import translated
+from attncli.render.safe import safe
+from attncli.render.view import View
+
+STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
+NAMES = {"error": "错误", "where": "位置", "expected": "应为", "try": "可试"}
+
+
+def error_lines(told: Sequence[tuple[str, str]], view: View) -> Lines:
+    """An error's lines: `error`, `where`, `expected`, `try`, each with what it says; those that say nothing are left
+    out."""
+    rows = []
+    for name, value in told:
+        if value:
+            shown = (NAMES[name] if view.lang == "zh" else name) + ": "
+            said = value if name == "where" else translated(value, view.lang)
+            rows.append(((shown, STYLES[name] if view.color else ""), (safe(said, ascii=view.ascii), "")))
+    return Lines(tuple(rows))
+
+
+def note_line(message: str, view: View) -> Lines:
+    """A note, set back."""
+    return Lines((((safe(translated(message, view.lang), ascii=view.ascii), "bright_black" if view.color else ""),),))
+
+
+if __name__ == "__main__":
+    from attncli.render.lines import show
+
+    show(error_lines([("error", "no token 'x' in the text"), ("try", "attn tokens lists them")], View(color=True)))

@@ -1,0 +1,3 @@
+"""Errors and notes in Chinese, by their English."""
+
+ERRORS: dict[str, str] = {}

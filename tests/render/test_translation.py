@@ -1,0 +1,78 @@
+"""Every screen speaks Chinese where it is asked to: no sentence of ours is left in English."""
+
+import re
+
+import pytest
+from asking import ask
+
+from attncli.render.phrases import translation
+from attncli.render.phrases.translation import known, translated
+from attncli.render.phrases.zh_screens import SCREENS
+
+TEXT = "the cat sat"
+COMMANDS = [
+    ("run", TEXT, "--show", "all"),
+    ("run", TEXT, "--num-heads", "2", "--query", "cat", "--show", "all"),
+    ("run", TEXT, "--mask", "causal", "--softcap", "3", "--position", "alibi", "--residual", "--layer-norm"),
+    ("run", " ".join(f"w{at}" for at in range(40)), "--scale-colors", "row"),
+    ("heads", TEXT),
+    ("heads", TEXT, "--show", "all", "--sort", "entropy"),
+    ("heads", TEXT, "--across", "rollout,flow,similarity,circuits", "--moved", "--exclude", "self"),
+    ("find", TEXT, "--from", "cat", "--to", "sat", "--show", "all"),
+    ("find", TEXT, "--from", "the", "--to", "sat", "--mask", "causal"),
+    ("compare", TEXT, "the dog sat", "--show", "all"),
+    ("compare", TEXT, "--mask", "none", "--mask", "causal"),
+    ("cross", TEXT, "a dog", "--show", "all"),
+    ("tensors", "sample_inputs/captured.npz"),
+    ("mask",), ("mask", "window:1,1", "causal", "--show", "all"), ("cost", "--show", "all"),
+    ("explain", TEXT), ("explain", "softmax"), ("explain", "scaling", "--samples", "99"),
+    ("explain", "matrix-softmax", TEXT),
+    ("explain", "order", TEXT), ("explain", "metric", "entropy"),
+    ("tokens", TEXT), ("weights", "show", "sample_inputs/mha.safetensors"),
+    ("models", "list"), ("models", "show", "minilm"),
+]  # fmt: skip
+MEANT = re.compile(r"((the|cat|dog|sat|a|w\d+)\s*)+|.*[a-z]+:[A-Z]+.*")
+"""What stays as it is in every language: texts of the user, and signs."""
+NOT_YET = frozenset({"nats", "share", "rows i > 0", "mean −Σ A ln A"})
+
+
+def sentences(text: str) -> bool:
+    """Whether a text has two English words in a row, and so something to say."""
+    return bool(re.search(r"\b[a-z]{2,} [a-z]{2,}\b", text)) and not MEANT.fullmatch(text)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:50])
+def test_no_sentence_is_left_in_english(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    missed: set[str] = set()
+
+    def listening(text: str, lang: str) -> str:
+        said = translated(text, lang)
+        if said == text and sentences(text) and not re.search("[\u4e00-\u9fff]", text):
+            missed.add(text)
+        return said
+
+    monkeypatch.setattr(translation, "translated", listening)
+    answer = ask(*command, "--lang", "zh")
+    assert answer.code == 0, answer.err
+    assert not missed - NOT_YET
+    assert re.search("[\u4e00-\u9fff]", answer.out)
+
+
+def test_english_stays_english_and_json_does_not_depend_on_the_language() -> None:
+    assert translated("strongest links", "en") == "strongest links"
+    assert ask("run", TEXT, "--json", "--lang", "zh").out == ask("run", TEXT, "--json").out
+
+
+def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None:
+    chinese = ask("run", TEXT, ATTN_LANG="zh").out
+    assert chinese == ask("run", TEXT, "--lang", "zh").out
+    assert ask("run", TEXT, "--lang", "en", ATTN_LANG="zh").out == ask("run", TEXT).out
+    assert ask("run", TEXT, ATTN_LANG="fr").code == 2
+
+
+def test_places_are_filled_with_what_stood_there() -> None:
+    assert translated("12 heads", "zh") == "12 个头"
+    assert translated("layer 3 head 1", "zh") == "第 3 层第 1 头"
+    assert not known("a sentence that nobody has translated")
+    for text, phrase in SCREENS.items():
+        assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
