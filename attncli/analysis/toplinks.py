@@ -45,11 +45,13 @@ class TopLinks:
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
-        row, key = np.nonzero(weights > self._least(head))
+        # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
+        least = max(self._bound(weights.max(-1)), np.nextafter(self._least(head), np.inf))
+        row, key = np.nonzero(weights >= least)
         found = weights[row, key]
         if found.size > self.top:
             # only what may be among them is sorted
-            least = np.partition(found, found.size - self.top)[found.size - self.top]
+            least = self._bound(found)
             maybe = np.flatnonzero(found >= least)
             strongest = maybe[np.argsort(-found[maybe], kind="stable")[: self.top]]
             row, key, found = row[strongest], key[strongest], found[strongest]
@@ -57,6 +59,11 @@ class TopLinks:
         kept += zip((-found).tolist(), queries[row].tolist(), (rows.low + key).tolist(), strict=True)
         kept.sort()
         del kept[self.top :]
+
+    def _bound(self, weights: Floats) -> float:
+        """The smallest of the `top` largest of these weights; −∞ where there are fewer."""
+        place = weights.size - self.top
+        return float(np.partition(weights, place)[place]) if 0 <= place < weights.size else -np.inf
 
     def found(self) -> list[list[tuple[int, int, float]]]:
         """For each head its links (query, key, weight), strongest first."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays import few_rows as thin
+from attncli.arrays import threads
 from attncli.errors import UsageError
 
 NDArray = np.ndarray[Any, Any]
@@ -106,6 +107,22 @@ def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
     return found
 
 
+def _product(a: NDArray, b: NDArray) -> NDArray:
+    block = thin.block_rows(a, b)
+    return np.matmul(a, b) if block is None else thin.product(a, b, block)
+
+
+def _threaded(a: NDArray, b: NDArray) -> NDArray:
+    """a [..., rows, in] times b [in, out], the columns shared out among threads."""
+    found = np.empty((*a.shape[:-1], b.shape[1]), a.dtype)
+
+    def columns(part: slice) -> None:
+        found[..., part] = _product(a, b[:, part])
+
+    threads.in_parts(b.shape[1], columns)
+    return found
+
+
 class NumpyBackend:
     """`Backend` over NumPy arrays on the CPU.
 
@@ -146,8 +163,9 @@ class NumpyBackend:
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
         if a.dtype.itemsize >= 4:
-            block = thin.block_rows(a, b)
-            return np.matmul(a, b) if block is None else thin.product(a, b, block)
+            if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= threads.LARGE and threads.cores() > 1:
+                return _threaded(a, b)
+            return _product(a, b)
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
 
     def transpose(self, array: NDArray) -> NDArray:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,16 @@ from attncli.inputs.array_pool import Pool
 from attncli.inputs.dtypes import named
 from attncli.inputs.file_opening import is_there
 from attncli.inputs.positioned_file import PositionedFile
-from attncli.inputs.read_ahead import WORTH_A_THREAD, ReadAhead, Stretch
+from attncli.inputs.read_ahead import WORTH_A_THREAD, Pieces, ReadAhead, Stretch
 from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
 from attncli.inputs.widening import all_finite, convert
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+WORTH_HELP = 8 * 2**20
+"""Bytes of converted numbers from which a second thread repays waiting for it."""
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
@@ -153,8 +159,10 @@ class Checkpoint:
                 part = wanted[done : done + step]
                 file.fill(part.view(np.uint8).data, start + done * stored.itemsize, about)
                 finite = finite and all_finite(part)
+        elif planned and self._plan:
+            finite = _converted(self._plan.pieces(), stored, wanted)
         else:
-            for piece in self._plan.pieces() if planned and self._plan else self._pieces(info, start, stop, about):
+            for piece in self._pieces(info, start, stop, about):
                 part = piece.view(stored)
                 finite = finite and convert(part, wanted[done : done + part.size])
                 done += part.size
@@ -202,6 +210,36 @@ class Checkpoint:
         """How a tensor is stored, and the type to read it as."""
         stored = named(info.dtype)
         return stored.newbyteorder("<"), stored if wanted is None else named(wanted)
+
+
+def _converted(pieces: Pieces, stored: np.dtype[Any], wanted: Array) -> bool:
+    """Convert the pieces into `wanted`, where that repays it by two threads, and say whether every number is finite.
+
+    Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
+    """
+
+    def take() -> bool:
+        finite = True
+        for first, piece in pieces:
+            part, at = piece.view(stored), first // stored.itemsize
+            finite = convert(part, wanted[at : at + part.size]) and finite
+        return finite
+
+    if wanted.nbytes < WORTH_HELP:
+        return take()
+    other = _helper().submit(take)
+    try:
+        finite = take()
+    finally:
+        beside = other.result()
+    return finite and beside
+
+
+@cache
+def _helper() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, "attn-convert")
 
 
 def _method(settings: object) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Semaphore, Thread
+from threading import Lock, Semaphore, Thread
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,29 @@ class Stretch:
     stop: int
 
 
+class Pieces:
+    """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
+
+    size: bytes in all. take, give_back: get the next piece and let it go. Iterating gives (first byte, piece), which is
+    valid until the thread asks for its next one; it raises what reading raised.
+    """
+
+    def __init__(self, size: int, take: Callable[[], Array], give_back: Callable[[Array], None]) -> None:
+        self._size, self._take, self._give_back = size, take, give_back
+        self._taken, self._lock = 0, Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        while True:
+            with self._lock:
+                first = self._taken
+                if first >= self._size:
+                    return
+                piece = self._take()
+                self._taken = first + PIECE
+            yield first, piece[: min(PIECE, self._size - first)]
+            self._give_back(piece)
+
+
 class ReadAhead:
     """Bytes of several stretches, in their order, read by a thread that stays at most 64 MiB ahead of `pieces`."""
 
@@ -51,21 +74,22 @@ class ReadAhead:
             stop,
         )
 
-    def pieces(self) -> Iterator[Array]:
-        """The next stretch, piece by piece; each is valid until the next is asked for. Raises what reading it
-        raised."""
+    def pieces(self) -> Pieces:
+        """The pieces of the next stretch."""
         stretch = self._left.pop(0)
-        taken = stretch.start
-        while taken < stretch.stop:
-            match self._ready.get():
-                case BaseException() as error:
-                    raise error
-                case piece:
-                    count = min(PIECE, stretch.stop - taken)
-                    yield piece[:count]
-                    self._free.append(piece)
-                    self._room.release()
-                    taken += count
+        return Pieces(stretch.stop - stretch.start, self._take, self._give_back)
+
+    def _take(self) -> Array:
+        match self._ready.get():
+            case BaseException() as error:
+                self._ready.put(error)  # for the other threads that wait for a piece
+                raise error
+            case piece:
+                return piece
+
+    def _give_back(self, piece: Array) -> None:
+        self._free.append(piece)
+        self._room.release()
 
     def close(self) -> None:
         """Stop reading and wait for the thread."""

@@ -1,0 +1,53 @@
+"""Large products on several threads: the numbers of one, and the errors too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attncli.arrays import threads
+from attncli.arrays.numpy_backend import NumpyBackend
+
+
+@pytest.fixture
+def three_cores(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    monkeypatch.setattr(threads, "LARGE", 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (5, 7), (5, 2), (2, 5, 7), (17, 301)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_product_in_parts_is_the_product(three_cores, shape, dtype):
+    chance = np.random.default_rng(0)
+    a = chance.standard_normal((*shape[:-1], 11)).astype(dtype)
+    weight = chance.standard_normal((shape[-1], 11)).astype(dtype)
+    found = NumpyBackend(dtype).matmul(a, weight.T)
+    assert found.dtype == dtype
+    assert np.allclose(found, np.einsum("...i,oi->...o", a, weight), rtol=1e-4 if dtype == "float32" else 1e-12)
+
+
+def test_the_parts_cover_everything_once(three_cores):
+    for count in (0, 1, 2, 3, 10):
+        seen: list[int] = []
+        threads.in_parts(count, lambda part, seen=seen: seen.extend(range(part.start, part.stop)))
+        assert sorted(seen) == list(range(count))
+
+
+def test_an_error_in_any_part_is_raised(three_cores):
+    for bad in (0, 5, 9):
+
+        def work(part: slice, bad: int = bad) -> None:
+            if part.start <= bad < part.stop:
+                raise MemoryError
+
+        with pytest.raises(MemoryError):
+            threads.in_parts(10, work)
+
+
+def test_blas_with_threads_of_its_own_is_left_alone(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert threads.cores() == 1
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert threads.cores() == 1
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    assert threads.cores() >= 1
