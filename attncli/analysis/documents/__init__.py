@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "error",
+    "cross", "compare", "cost", "ablate", "logits", "patch", "error",
 )  # fmt: skip
 """The documents by the names of their files, in the order in which they are told."""
 

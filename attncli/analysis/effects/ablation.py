@@ -10,6 +10,7 @@ import numpy as np
 
 from attncli.analysis.effects.changes import (
     By,
+    ByResample,
     ByZero,
     Link,
     ablating,
@@ -18,11 +19,13 @@ from attncli.analysis.effects.changes import (
     cutting_together,
     of_kind,
     random_directions,
+    same_length,
 )
 from attncli.analysis.effects.measures import Asked, Floats
 from attncli.analysis.effects.places import Chosen, Place, attentions, places
 from attncli.analysis.effects.room import least, room, sweep_work
 from attncli.analysis.effects.sweep import Numbers, Plan, Text, sweep
+from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.trace import LayerTrace
@@ -65,12 +68,13 @@ class Effect:
 
 @dataclass(frozen=True, eq=False)
 class Removed:
-    """What was found: an effect a head, by layer; that of all together; the target that `logprob` was about."""
+    """What was found: an effect a head, by layer; that of all together; the target that `logprob` was about;
+    what it was computed in."""
 
     effects: Sequence[Effect]
     together: dict[str, float]
     target: int | None
-    dtype: str
+    backend: Backend
 
 
 def remove(
@@ -89,6 +93,8 @@ def remove(
     """
     refuse_foreign(model)
     refuse_hashed(model)
+    if isinstance(removal.by, ByResample):
+        same_length(tokens, removal.by.tokens, "the reference")
     kinds = {"self", "cross"} if removal.link is None else {removal.link.kind}
     found = [place for place in places(model.spec, removal.chosen) if place.kind in kinds]
     if not found:
@@ -129,7 +135,7 @@ def remove(
         effects,
         {name: float(value[0]) for name, value in swept.together.items()},
         swept.reader.target,
-        text.backend.dtype,
+        text.backend,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
 import numpy as np
 
@@ -29,7 +29,7 @@ BASELINE_SEED = 0
 class ByZero:
     """A head passes on nothing. Source: Michel et al., 2019; Voita et al., 2019."""
 
-    name = "zero"
+    name: ClassVar[Literal["zero"]] = "zero"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class ByMean:
     this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
 
     of: Mixed | None = None
-    name = "mean"
+    name: ClassVar[Literal["mean"]] = "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,8 @@ class ByResample:
     """A head passes on what it mixes in another text, token by token. Source: Chan et al., Causal scrubbing, 2022."""
 
     of: Mixed
-    name = "resample"
+    tokens: Sequence[Token]
+    name: ClassVar[Literal["resample"]] = "resample"
 
 
 By: TypeAlias = ByZero | ByMean | ByResample

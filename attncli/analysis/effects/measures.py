@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -20,7 +20,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Readings = dict[str, Floats]
 """By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
 
-MEASURES = ("vector", "logprob", "kl")
+Measure = Literal["vector", "logprob", "kl"]
+MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
 """What `--measure` takes."""
 LOGITS_AT_ONCE = 2**22
 """Logits that are in memory at once: 32 MiB of float64."""
@@ -58,7 +59,7 @@ class Asked:
     all positions of that of the token which does follow; following: those tokens' ids, then.
     """
 
-    measures: tuple[str, ...]
+    measures: tuple[Measure, ...]
     at: tuple[int, ...]
     position: int
     target: int | None = None

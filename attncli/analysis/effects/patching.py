@@ -54,6 +54,7 @@ class Patched:
     recovered: Sequence[tuple[Place, float]]
     clean: float
     corrupt: float
+    backend: Backend
 
 
 def patch(
@@ -89,7 +90,7 @@ def patch(
             hint="another --target, --versus or --query, or texts that differ",
         )
     shares = ((swept.readings["m"][:, 0] - own) / (goal - own)).tolist()
-    return Patched(list(zip(found, shares, strict=True)), goal, own)
+    return Patched(list(zip(found, shares, strict=True)), goal, own, text.backend)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,12 @@ def reads_on(spec: Spec) -> bool:
     return all(span(block.attention.mask, 0, 0, READ) == (0, 1) for block in spec.blocks)
 
 
+def measured_at(spec: Spec, count: int) -> tuple[int, ...]:
+    """The tokens whose vector is measured unless others are named: a decoder's last, all of an encoder's, special ones
+    included, as sentence encoders pool."""
+    return (count - 1,) if reads_on(spec) else tuple(range(count))
+
+
 def may_start_late(spec: Spec) -> bool:
     """Whether tokens before a changed one stay as they were, and masks count by position alone."""
     return reads_on(spec) and not any(_by_number(block.attention.mask) for block in spec.blocks)

@@ -122,7 +122,7 @@ def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> Removed:
     tokens, others = (model.tokenizer.ids_to_tokens(ids) for ids in (IDS, OTHER))
     by: By = {"zero": ByZero, "mean": ByMean}.get(way, ByZero)()
     if way == "resample":
-        by = ByResample(mixed_of(ready(model, others, []))[0])
+        by = ByResample(mixed_of(ready(model, others, []))[0], others)
     removal = Removal(everything(model.spec), by, LINK if way == "cut" else None, baseline="none")
     return remove(model, tokens, removal, Asked(("vector",), at, len(IDS) - 1))
 

@@ -1,0 +1,34 @@
+"""`attn.logits/1`: what each part of a model adds to a token's logit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import field
+
+from attncli.analysis.documents.declaration import Count, Part, at, says
+from attncli.analysis.documents.effects import AttentionKind, TargetToken
+from attncli.analysis.documents.parts import Header
+
+
+class LogitPart(Part, frozen=True, kw_only=True):
+    """What one part adds."""
+
+    part: Literal["embedding", "head", "mlp", "bias"]
+    attention: Annotated[AttentionKind | None, says("Of a head; null for other parts.")]
+    layer: Annotated[Count | None, says("Null for the embedding, and for the biases of the final norm and the head.")]
+    head: Count | None
+    value: float
+
+
+class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):
+    """What each part adds to a logit, the statistics of every norm being those of this run; the parts sum to it."""
+
+    position: Annotated[Count, at("token", "After which token.")] = field(name="at")
+    target: TargetToken
+    versus: Annotated[TargetToken | None, says("Whose logit is taken away from the target's; null for none.")]
+    softcap: Annotated[float | None, says("The bound that the model puts on its logits after this; null for none.")]
+    logit: Annotated[float, says("The model's own, after its scale and before a soft cap.")]
+    sum: Annotated[float, says("The sum of the parts.")]
+    parts: Annotated[list[LogitPart], says("In the order of the model.")]
+    warnings: list[str]

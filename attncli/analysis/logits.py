@@ -1,0 +1,36 @@
+"""The document of `attn logits`, from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attncli.analysis.document import header, notes
+from attncli.analysis.documents.logits import LogitPart, LogitsDocument
+from attncli.analysis.effects.ablation import ready, refuse_foreign
+from attncli.analysis.effects.attribution import attribute
+from attncli.analysis.target import target_token
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+
+def logits_document(
+    model: Model, text: str, tokens: Sequence[Token], position: int, target: int | None, versus: int | None
+) -> LogitsDocument:
+    """Split a logit into its parts and return the `attn.logits/1` document. Arguments, errors: as `attribute`."""
+    refuse_foreign(model)
+    running = ready(model, tokens, [])
+    found = attribute(running, position, target, versus)
+    return LogitsDocument(
+        **header(model, text, tokens, computing=running.backend),
+        position=position,
+        target=target_token(model, found.target),
+        versus=None if versus is None else target_token(model, versus),
+        softcap=found.softcap,
+        logit=found.logit,
+        sum=sum(value for _, value in found.parts),
+        parts=[
+            LogitPart(part=part.kind, attention=part.attention, layer=part.layer, head=part.head, value=value)
+            for part, value in found.parts
+        ],
+        warnings=notes(model),
+    )

@@ -1,0 +1,43 @@
+"""The document of `attn patch`, from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attncli.analysis.document import header, notes, token_rows
+from attncli.analysis.documents.patch import PatchDocument, PatchRow
+from attncli.analysis.effects.patching import Patching, patch
+from attncli.analysis.target import target_token
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+
+def patch_document(
+    model: Model,
+    clean: tuple[str, Sequence[Token]],
+    corrupt: tuple[str, Sequence[Token]],
+    patching: Patching,
+    *,
+    memory: int | None = None,
+    told: Callable[[float], None] = lambda share: None,
+) -> PatchDocument:
+    """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`."""
+    found = patch(model, clean[1], corrupt[1], patching, memory=memory, told=told)
+    return PatchDocument(
+        **header(model, clean[0], clean[1], computing=found.backend),
+        clean=clean[0],
+        corrupt=corrupt[0],
+        corrupt_tokens=token_rows(corrupt[1]),
+        places=list(patching.at),
+        query=list(patching.query),
+        measure=patching.measured,
+        target=None if patching.target is None else target_token(model, patching.target),
+        versus=None if patching.versus is None else target_token(model, patching.versus),
+        m_clean=found.clean,
+        m_corrupt=found.corrupt,
+        effects=[
+            PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
+            for place, share in sorted(found.recovered, key=lambda item: -item[1])
+        ],
+        warnings=notes(model),
+    )

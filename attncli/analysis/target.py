@@ -1,0 +1,44 @@
+"""The vocabulary entry that a word names: what a prediction is measured of."""
+
+from __future__ import annotations
+
+from attncli.analysis.documents.effects import TargetToken
+from attncli.errors import InputError, UsageError
+from attncli.models.model import Model
+
+BY_ID = "id:"
+
+
+def target_id(model: Model, name: str) -> int:
+    """The id of the one entry that a name stands for: `id:N`, or a word, as it stands after a blank before as it
+    stands at the start of a text.
+
+    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id.
+    """
+    if name.startswith(BY_ID):
+        number = name.removeprefix(BY_ID)
+        if not number.isdecimal():
+            raise UsageError(f"{name!r} names no entry", expected="id: and a whole number, such as id:42")
+        if int(number) >= model.spec.vocabulary:
+            raise InputError(
+                f"there is no entry {int(number):,}",
+                expected=f"0 to {model.spec.vocabulary - 1:,}, the model's vocabulary",
+            )
+        return int(number)
+    spellings = (f" {name}", name)
+    found = [[token for token in model.tokenizer.encode(text) if not token.special] for text in spellings]
+    for pieces in found:
+        if len(pieces) == 1 and pieces[0].id is not None:
+            return pieces[0].id
+    told = " ".join(f"{token.text} (id:{token.id})" for token in found[-1])
+    raise InputError(
+        f"{name!r} is {len(found[-1])} entries of the vocabulary: {told}" if told else f"{name!r} is no entry",
+        expected="a word that is one entry",
+        hint="one of these, as id:N" if told else "id:N names an entry",
+    )
+
+
+def target_token(model: Model, number: int) -> TargetToken:
+    """An entry as documents tell it."""
+    (token,) = model.tokenizer.ids_to_tokens([number])
+    return TargetToken(id=number, text=token.text)

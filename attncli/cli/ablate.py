@@ -1,0 +1,214 @@
+"""`attn ablate`: what changes when a head, or a link, is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attncli.cli import delivery as answer
+from attncli.cli import effect_options, request
+from attncli.cli.effect_options import MeasureOptions
+from attncli.cli.options import (
+    MODEL,
+    OUTPUT,
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    option,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument
+    from attncli.analysis.effects.changes import By, Link
+    from attncli.inputs.text import Text
+    from attncli.inputs.token import Token
+    from attncli.models.model import Model
+
+BASELINES = ("top", "all", "none")
+WAYS = ("zero", "mean", "resample")
+
+
+@dataclass(frozen=True)
+class RemovalOptions:
+    """What is taken away."""
+
+    by: Annotated[
+        str,
+        option("--by", help="What stands for a head: zero, mean, resample.", panel=MODEL, metavar="zero|mean|resample"),
+    ] = "zero"
+    reference: Annotated[
+        str | None,
+        option(
+            "--reference", help="With --by mean or resample: the text that it comes from.", panel=MODEL, metavar="TEXT"
+        ),
+    ] = None
+    reference_file: Annotated[
+        Path | None,
+        option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, metavar="FILE"),
+    ] = None
+    together: Annotated[
+        bool, option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL)
+    ] = False
+    start: Annotated[
+        str | None, option("--from", help="Cut a link: the token that looks.", panel=TEXT, metavar="TOK")
+    ] = None
+    end: Annotated[
+        str | None, option("--to", help="Cut a link: the token that is looked at.", panel=TEXT, metavar="TOK")
+    ] = None
+    baseline: Annotated[
+        str,
+        option(
+            "--baseline",
+            help="Compare with random changes of the same size: the top rows, all, none.",
+            panel=OUTPUT,
+            metavar="top|all|none",
+        ),
+    ] = "top"
+
+
+def ablate(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    removal: RemovalOptions,
+    measured: MeasureOptions,
+) -> None:
+    """Take heads away, one at a time, or cut a link, and see what changes at the end of the model.
+
+    attn ablate "The animal didn't cross the street because it was too tired" --query it
+
+    attn ablate --model minilm "The animal was too tired, so it slept" --from it --to animal
+    """
+    from attncli.render.screens.ablate import PARTS, ablate_rows, ablate_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    check(removal)
+    names = effect_options.measures(measured)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    by = _by(environment, loaded, removal)
+
+    def documents() -> Iterator[AblateDocument]:
+        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+            with request.told_where(found):
+                yield _document(environment, loaded, found, model, compute, output, removal, measured, names, by)
+
+    answer.give(documents(), ablate_screen, ablate_rows, output, environment, how, several=text.lines)
+
+
+def check(asked: RemovalOptions) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if asked.by not in WAYS:
+        raise UsageError(f"--by is {asked.by!r}", expected=", ".join(WAYS))
+    if asked.baseline not in BASELINES:
+        raise UsageError(f"--baseline is {asked.baseline!r}", expected=", ".join(BASELINES))
+    if (asked.start is None) != (asked.end is None):
+        raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
+    if asked.start is not None and asked.by != "zero":
+        raise UsageError(f"--by {asked.by} takes heads away, and --from --to cut a link", expected="one or the other")
+    if asked.reference is not None and asked.reference_file is not None:
+        raise UsageError("--reference and --reference-file contradict each other", expected="one of them")
+    if asked.reference is not None and asked.by == "zero":
+        raise UsageError("--reference is for another way of taking away", expected="--by mean or --by resample")
+    if asked.reference_file is not None and asked.by != "mean":
+        raise UsageError("--reference-file gives a mean", expected="--by mean")
+    if asked.by == "resample" and asked.reference is None:
+        raise UsageError("--by resample takes from another text", expected="--reference TEXT")
+
+
+def _by(environment: Environment, model: Model, asked: RemovalOptions) -> By:
+    """How a head is taken away; other texts are run here, once."""
+    from attncli.analysis.effects.ablation import ready, refuse_foreign
+    from attncli.analysis.effects.changes import ByMean, ByResample, ByZero, means_of, mixed_of
+
+    refuse_foreign(model)
+    if asked.by == "zero":
+        return ByZero()
+    if asked.by == "resample":
+        assert asked.reference is not None
+        tokens = model.encode(asked.reference)
+        return ByResample(mixed_of(ready(model, tokens, []))[0], tokens)
+    if asked.reference_file is not None:
+        from attncli.inputs.text import read_texts
+
+        lines = read_texts(
+            None,
+            file=asked.reference_file,
+            lines=True,
+            ids=None,
+            stdin=environment.stdin,
+            stdin_is_terminal=environment.stdin_is_terminal,
+            sample="",
+        )
+        return ByMean(means_of(ready(model, model.encode(line.text), []) for line in lines))
+    if asked.reference is not None:
+        return ByMean(means_of([ready(model, model.encode(asked.reference), [])]))
+    return ByMean()
+
+
+def _document(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    which: ModelOptions,
+    compute: ComputeOptions,
+    output: OutputOptions,
+    removal: RemovalOptions,
+    measured: MeasureOptions,
+    names: Any,
+    by: By,
+) -> AblateDocument:
+    from attncli.analysis.ablate import ablate_document
+    from attncli.analysis.effects.ablation import Removal
+    from attncli.analysis.effects.measures import Asked
+    from attncli.analysis.effects.places import measured_at
+    from attncli.analysis.target import target_id
+    from attncli.cli.progress import progress
+
+    tokens = request.tokens_of(model, text)
+    link = _link(environment, tokens, removal)
+    query = None if measured.query is None else effect_options.span(environment, tokens, measured.query)
+    asked = Asked(
+        names,
+        query or (link.queries if link is not None else measured_at(model.spec, len(tokens))),
+        query[-1] if query else len(tokens) - 1,
+        None if measured.target is None else target_id(model, measured.target),
+        measured.every,
+        tuple(token.id or 0 for token in tokens[1:]) if measured.every else (),
+    )
+    wanted = Removal(
+        effect_options.chosen(model.spec, which), by, link, removal.together,
+        "all" if removal.baseline == "all" else "none" if removal.baseline == "none" else "top", output.top,
+    )  # fmt: skip
+    with progress(environment, "taking heads away") as tell:
+        return ablate_document(
+            model, text.text, tokens, wanted, asked, memory=effect_options.memory(compute), told=tell
+        )
+
+
+def _link(environment: Environment, tokens: list[Token], asked: RemovalOptions) -> Link | None:
+    from attncli.analysis.effects.changes import Link
+
+    if asked.start is None or asked.end is None:
+        return None
+    return Link(
+        effect_options.span(environment, tokens, asked.start), effect_options.span(environment, tokens, asked.end)
+    )
+
+
+app = command_app(ablate)

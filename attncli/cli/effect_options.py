@@ -1,0 +1,98 @@
+"""What the commands about effects have in common: places in a text, what is measured, which heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from attncli.cli import request
+from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.effects.measures import Measure
+    from attncli.analysis.effects.places import Chosen
+    from attncli.inputs.token import Token
+    from attncli.mechanism.spec import Spec
+
+TARGET = option(
+    "--target",
+    help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
+    panel=TEXT,
+    metavar="TOK",
+)
+VERSUS = option("--versus", help="Take this token's logit away from the target's.", panel=TEXT, metavar="TOK")
+QUERY = option(
+    "--query",
+    help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
+    panel=TEXT,
+    metavar="TOK",
+)
+HEADS = 8
+"""Heads that seeded weights have where `--num-heads` does not say."""
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What is measured."""
+
+    measure: Annotated[
+        str | None,
+        option(
+            "--measure",
+            help="vector, logprob, kl; several with commas. [default: vector]",
+            panel=TEXT,
+            metavar="NAMES",
+        ),
+    ] = None
+    query: Annotated[str | None, QUERY] = None
+    target: Annotated[str | None, TARGET] = None
+    every: Annotated[
+        bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT)
+    ] = False
+
+
+def measures(asked: MeasureOptions) -> tuple[Measure, ...]:
+    """The measures named, each once. Raises UsageError."""
+    from attncli.analysis.effects.measures import MEASURES
+
+    named = [name.strip() for name in (asked.measure or "vector").split(",") if name.strip()]
+    found = tuple(known for name in named for known in MEASURES if known == name)
+    if len(found) != len(named) or not named:
+        wrong = next((name for name in named if name not in MEASURES), asked.measure)
+        raise UsageError(f"--measure {wrong!r} is no measure", expected=", ".join(MEASURES))
+    if "logprob" not in found:
+        if asked.every:
+            raise UsageError("--every is about log-probabilities", expected="--measure logprob as well")
+        if asked.target is not None:
+            raise UsageError("--target is about log-probabilities", expected="--measure logprob as well")
+    if asked.every and asked.target is not None:
+        raise UsageError("--every measures each token that follows", expected="no --target")
+    return tuple(dict.fromkeys(found))
+
+
+def chosen(spec: Spec, model: ModelOptions) -> Chosen:
+    """The heads that `--layer` and `--head` name, all without them."""
+    from attncli.analysis.effects.places import Chosen, most_heads
+
+    layers = request.numbers(model.layer, "layer", len(spec.blocks))
+    heads = request.numbers(model.head, "head", most_heads(spec))
+    return Chosen(
+        range(len(spec.blocks)) if layers is None else layers, range(most_heads(spec)) if heads is None else heads
+    )
+
+
+def span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, ...]:
+    """The positions that a reference names."""
+    first, stop = request.query_span(environment, tokens, reference)
+    return tuple(range(first, stop))
+
+
+def memory(compute: ComputeOptions) -> int:
+    """Bytes that the command may take: `--max-memory`, or what is free."""
+    from attncli.cli.delivery import size
+    from attncli.models.machine_limits import free_memory
+
+    return free_memory().bytes if compute.max_memory is None else size(compute.max_memory, "--max-memory")

@@ -1,0 +1,79 @@
+"""`attn logits`: what each part of a model adds to a token's logit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import delivery as answer
+from attncli.cli import effect_options, request
+from attncli.cli.effect_options import QUERY, TARGET, VERSUS
+from attncli.cli.options import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    without,
+)
+from attncli.cli.output import Environment
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.logits import LogitsDocument
+    from attncli.inputs.text import Text
+    from attncli.models.model import Model
+
+
+def logits(
+    ctx: typer.Context,
+    text: TextOptions,
+    model: Annotated[ModelOptions, without("layer", "head")],
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    target: Annotated[str | None, TARGET] = None,
+    versus: Annotated[str | None, VERSUS] = None,
+    query: Annotated[str | None, QUERY] = None,
+) -> None:
+    """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
+
+    attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target Mary --versus John
+    """
+    from attncli.render.screens.logits import PARTS, logits_rows, logits_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+
+    def documents() -> Iterator[LogitsDocument]:
+        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+            with request.told_where(found):
+                yield _document(environment, loaded, found, compute, (target, versus), query)
+
+    answer.give(documents(), logits_screen, logits_rows, output, environment, how, several=text.lines)
+
+
+def _document(
+    environment: Environment,
+    model: Model,
+    text: Text,
+    compute: ComputeOptions,
+    tokens_named: tuple[str | None, str | None],
+    query: str | None,
+) -> LogitsDocument:
+    from attncli.analysis.effects.room import least
+    from attncli.analysis.logits import logits_document
+    from attncli.analysis.target import target_id
+
+    tokens = request.tokens_of(model, text)
+    request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype), compute, "a shorter text")
+    at = len(tokens) - 1 if query is None else effect_options.span(environment, tokens, query)[-1]
+    target, versus = (None if name is None else target_id(model, name) for name in tokens_named)
+    return logits_document(model, text.text, tokens, at, target, versus)
+
+
+app = command_app(logits)

@@ -1,0 +1,113 @@
+"""`attn patch`: which heads carry the difference between two texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import delivery as answer
+from attncli.cli import effect_options, request
+from attncli.cli.effect_options import QUERY, VERSUS
+from attncli.cli.options import (
+    TEXT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    only,
+    option,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.effects.patching import Measured, Patching
+    from attncli.inputs.token import Token
+    from attncli.models.model import Model
+
+
+def patch(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, only("tokenizer")],
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    clean: Annotated[str, typer.Argument(help="The text whose answer is wanted.", show_default=False, metavar="CLEAN")],
+    corrupt: Annotated[
+        str, typer.Argument(help="The other text, of as many tokens.", show_default=False, metavar="CORRUPT")
+    ],
+    target: Annotated[
+        str | None,
+        option("--target", help="The next token that is measured, or id:N.", panel=TEXT, metavar="TOK"),
+    ] = None,
+    versus: Annotated[str | None, VERSUS] = None,
+    query: Annotated[str | None, QUERY] = None,
+    at: Annotated[
+        list[str] | None,
+        option("--at", help="Tokens that get the clean text's. [default: all]", panel=TEXT, metavar="TOK"),
+    ] = None,
+) -> None:
+    """Run one text with what each head makes of another, one head at a time: which brings the other's answer back.
+
+    attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
+    """
+    from attncli.analysis.patch import patch_document
+    from attncli.cli.progress import progress
+    from attncli.render.screens.patch import PARTS, patch_rows, patch_screen
+
+    environment: Environment = ctx.obj
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
+    if versus is not None and target is None:
+        raise UsageError("--versus is taken from a target", expected="--target TOK as well")
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    tokens = [loaded.encode(one) for one in (clean, corrupt)]
+    wanted = _patching(environment, loaded, tokens, model, (target, versus), query, at or [])
+    with progress(environment, "patching heads") as tell:
+        document = patch_document(
+            loaded,
+            (clean, tokens[0]),
+            (corrupt, tokens[1]),
+            wanted,
+            memory=effect_options.memory(compute),
+            told=tell,
+        )
+    answer.give([document], patch_screen, patch_rows, output, environment, how)
+
+
+def _patching(
+    environment: Environment,
+    model: Model,
+    tokens: list[list[Token]],
+    which: ModelOptions,
+    named: tuple[str | None, str | None],
+    query: str | None,
+    at: list[str],
+) -> Patching:
+    from attncli.analysis.effects.changes import same_length
+    from attncli.analysis.effects.patching import Patching
+    from attncli.analysis.effects.places import measured_at
+    from attncli.analysis.target import target_id
+
+    clean = tokens[0]
+    same_length(clean, tokens[1], "the corrupt one")
+    places = sorted({place for name in at for place in effect_options.span(environment, clean, name)})
+    target, versus = (None if name is None else target_id(model, name) for name in named)
+    measured: Measured = "cosine" if target is None else "log probability" if versus is None else "logit difference"
+    where = measured_at(model.spec, len(clean)) if target is None else (len(clean) - 1,)
+    return Patching(
+        effect_options.chosen(model.spec, which),
+        tuple(places) or tuple(range(len(clean))),
+        where if query is None else effect_options.span(environment, clean, query),
+        measured,
+        target,
+        versus,
+    )
+
+
+app = command_app(patch)

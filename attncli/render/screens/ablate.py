@@ -1,0 +1,174 @@
+"""The screen of `attn.ablate/1`: what changes when a head is taken away, the largest change first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.bars import bar
+from attncli.render.glyphs import spell
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.safe import cells, cut, label
+from attncli.render.screens.effect_answer import ablate_answer, number, size, subject
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.tables import GAP, table
+from attncli.render.view import View
+
+Document = Any
+
+PARTS = ("header", "tokens", "grid", "heads", "answer")
+"""Every part, in the order of the screen."""
+DEFAULT = frozenset({"header", "grid", "heads", "answer"})
+LONGEST, SHORTEST, NAME = 20, 4, 12
+"""Cells of the longest and shortest bar, and of the text of a key."""
+
+
+def ablate_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
+    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    blocks = []
+    for part in PARTS:
+        if part in wanted:
+            match part:
+                case "header":
+                    blocks.append(header(document, view))
+                case "tokens":
+                    blocks.append(tokens_part(document.tokens, view))
+                case "grid":
+                    blocks.append(effect_grid(document, view))
+                case "heads":
+                    blocks.append(_heads(document, view))
+                case _:
+                    blocks.append(ablate_answer(document, view))
+    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def ablate_rows(document: Document) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
+    names = [name for one in document.measures for name in (("cosine", "norm") if one == "vector" else (one,))]
+    yield (
+        "attention",
+        "layer",
+        "head",
+        *names,
+        *(f"random_{name}" for name in names),
+        "weight",
+        "looks_at",
+        "looks_weight",
+    )
+    for effect in document.effects:
+        looks = effect.looks
+        yield (
+            effect.attention, effect.layer, effect.head, *(_value(effect, name) for name in names),
+            *(None if effect.random is None else _value(effect.random, name) for name in names), effect.weight,
+            None if looks is None else looks.key, None if looks is None else looks.weight,
+        )  # fmt: skip
+    together = (_value(document.together, name) for name in names)
+    yield ("together", None, None, *together, *(None for _ in names), None, None, None)
+
+
+def _value(measures: Any, name: str) -> float | None:
+    found: float | None = getattr(measures.vector, name) if name in ("cosine", "norm") else getattr(measures, name)
+    return found
+
+
+def effect_grid(document: Document, view: View) -> Lines:
+    """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
+    parts = []
+    for kind in ("self", "cross"):
+        found = [effect for effect in document.effects if effect.attention == kind]
+        layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
+        if len(layers) < 2 or len(heads) < 2:
+            continue
+        values = np.full((len(layers), len(heads)), np.nan)
+        for effect in found:
+            value = size(effect, document)
+            values[layers.index(effect.layer), heads.index(effect.head)] = np.nan if value is None else value
+        signed = document.measures[0] == "logprob"
+        title = say(view, f"effect.grid.{document.measures[0]}" if kind == "self" else "effect.grid.cross")
+        parts.append(
+            matrix(
+                values,
+                None,
+                None,
+                view,
+                title=title,
+                note=say(view, "effect.grid.note"),
+                row_numbers=layers,
+                column_numbers=heads,
+                signed=signed,
+            )
+        )
+    return stack(parts)
+
+
+def _heads(document: Document, view: View) -> Lines:
+    effects = document.effects
+    if not effects:
+        return Lines()
+    shown = effects if view.full else effects[: view.top]
+    sizes = [abs(size(effect, document) or 0.0) for effect in shown]
+    most = max(sizes, default=0.0)
+    numbers: dict[str, list[str]] = {
+        say(view, "effect.column.head"): [_name(effect, view) for effect in shown],
+        say(view, f"effect.column.{document.measures[0]}"): [_written(size(effect, document)) for effect in shown],
+        "": [""] * len(shown),
+        say(view, "effect.column.random"): [
+            "-" if effect.random is None else _written(size(effect.random, document)) for effect in shown
+        ],
+    }
+    others = list(document.measures[1:])
+    for name in others:
+        numbers[say(view, f"effect.column.{name}")] = [
+            _written(effect.vector.cosine if name == "vector" else getattr(effect, name)) for effect in shown
+        ]
+    if document.link is not None:
+        numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in shown]
+    elif any(effect.looks is not None for effect in shown):
+        numbers[say(view, "effect.column.looks")] = [_looks(document, effect, view) for effect in shown]
+    room = view.width - sum(max(map(cells, (name, *column))) + GAP for name, column in numbers.items())
+    length = min(max(room, SHORTEST), LONGEST)
+    numbers[""] = [bar(one / most if most else 0.0, length, ascii=view.ascii) for one in sizes]
+    right = {say(view, f"effect.column.{name}") for name in ("random", "weight", *document.measures)}
+    body = table(
+        list(numbers),
+        [list(row) for row in zip(*numbers.values(), strict=True)],
+        view,
+        align=["right" if name in right else "left" for name in numbers],
+        title=_title(document, view),
+        bars=2,
+    )
+    left = len(effects) - len(shown)
+    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+
+
+def _title(document: Document, view: View) -> str:
+    if document.link is None:
+        return say(view, f"effect.title.{document.by}", subject(document, view))
+    ends = [
+        " ".join(label(document.tokens[at].text, ascii=view.ascii) for at in ([end] if isinstance(end, int) else end))
+        for end in (document.link.query, document.link.key)
+    ]
+    return say(view, "effect.title.link", *ends, subject(document, view))
+
+
+def _name(effect: Any, view: View) -> str:
+    return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
+
+
+def _written(value: float | None) -> str:
+    return "-" if value is None else number(value) if value else "0"
+
+
+def _looks(document: Document, effect: Any, view: View) -> str:
+    if effect.looks is None:
+        return "-"
+    if effect.attention == "cross":
+        return f"{spell('#', ascii=view.ascii)}{effect.looks.key} {effect.looks.weight:.2f}"
+    text = label(document.tokens[effect.looks.key].text, ascii=view.ascii)
+    return f"{cut(text, NAME, ascii=view.ascii)} {effect.looks.weight:.2f}"

@@ -1,0 +1,153 @@
+"""What effects say in words. Each sentence has its rule; none says more than the numbers of the document hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.answer import not_learned, words
+from attncli.render.sentence import sentence
+from attncli.render.view import View
+
+Document = Any
+
+TIMES = 2.0
+"""A first effect of at least so many times the second is said to be that many times it."""
+ALIKE = 0.8
+"""A head looks at a key as much as another one does from this share of its weight on."""
+HARDLY = 0.25
+"""An effect of at most this share of the largest hardly matters beside it."""
+NOTHING = 1e-12
+"""Effects below this are none."""
+ABOVE = 2.0
+"""An effect of at most so many times that of a random change of its size is said to be little more than it."""
+
+
+def size(effect: Any, document: Document) -> float | None:
+    """An effect by the first measure: of a vector, the turn."""
+    first = document.measures[0]
+    return effect.vector.cosine if first == "vector" else getattr(effect, first)
+
+
+def sized(effect: Any, document: Document) -> float:
+    """The same as a number, 0 where it is undefined."""
+    return size(effect, document) or 0.0
+
+
+def named(effect: Any, view: View) -> str:
+    """A head as sentences name it."""
+    name = "effect.head.cross" if effect.attention == "cross" else "effect.head"
+    return say(view, name, effect.layer, effect.head)
+
+
+def begun(said: str) -> str:
+    """A sentence with a capital letter, where its script has them."""
+    return said[:1].upper() + said[1:]
+
+
+def number(value: float) -> str:
+    """Two or three significant digits."""
+    return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value:.2g}"
+
+
+def subject(document: Document, view: View) -> str:
+    """What is measured: a token's vector, the mean of all, a prediction."""
+    first = document.measures[0]
+    if first != "vector":
+        return say(view, f"effect.subject.{'every' if document.every else first}", _target(document))
+    if document.place == "mean":
+        return say(view, "effect.subject.mean")
+    texts = [token.text for token in document.tokens[document.place.token : _last(document.place) + 1]]
+    return say(view, "quoted", label(" ".join(texts), ascii=view.ascii))
+
+
+def _last(place: Any) -> int:
+    return place.last if "last" in place else place.token
+
+
+def _target(document: Document) -> str:
+    return "" if document.target is None else label(document.target.text.strip() or document.target.text)
+
+
+def told(document: Document, view: View) -> list[str]:
+    """The sentences, in order."""
+    effects = [effect for effect in document.effects if size(effect, document) is not None]
+    together = size(document.together, document)
+    subject_ = subject(document, view)
+    link = document.link is not None
+    found = []
+    if effects:
+        first = effects[0]
+        largest = abs(sized(first, document))
+        if largest < NOTHING:
+            found.append(say(view, "effect.none.link" if link else "effect.none", subject_))
+        else:
+            second = abs(sized(effects[1], document)) if len(effects) > 1 else None
+            name = "effect.most.link" if link else "effect.most"
+            if second is not None and second > 0 and largest / second >= TIMES:
+                name, times = f"{name}.times", say(view, "effect.times", f"{largest / second:.0f}")
+            else:
+                times = ""
+            found.append(say(view, name, named(first, view), subject_, number(sized(first, document)), times))
+            found += _random(document, first, view) + _alike(document, effects, view)
+    if together is not None:
+        name = "effect.together.link" if link else "effect.together"
+        found.append(say(view, name, number(together), subject_))
+    if len(effects) > 1:
+        found.append(say(view, "effect.sum"))
+    return [begun(said) for said in found]
+
+
+def _alike(document: Document, effects: Sequence[Any], view: View) -> list[str]:
+    """A head that looks at the same key as the first about as much, and hardly matters."""
+    first = effects[0]
+    if first.looks is None or document.tokens[first.looks.key].special:
+        return []
+    key = say(view, "quoted", label(document.tokens[first.looks.key].text, ascii=view.ascii))
+    for effect in sorted(effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)):
+        looks = effect.looks
+        if (
+            looks is not None
+            and looks.key == first.looks.key
+            and looks.weight >= ALIKE * first.looks.weight
+            and abs(sized(effect, document)) <= HARDLY * abs(sized(first, document))
+        ):
+            told = (named(effect, view), key, f"{looks.weight:.2f}", number(sized(effect, document)))
+            return [say(view, "effect.alike", *told, f"{first.looks.weight:.2f}")]
+    return []
+
+
+def _random(document: Document, first: Any, view: View) -> list[str]:
+    if first.random is None:
+        return []
+    drawn = size(first.random, document)
+    if drawn is None or abs(sized(first, document)) > ABOVE * abs(drawn):
+        return []
+    return [say(view, "effect.random", number(drawn))]
+
+
+def ablate_answer(document: Document, view: View) -> Lines:
+    """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
+    tokens = document.tokens
+    shares: list[float | None] = [None] * len(tokens)
+    asked: frozenset[int] = frozenset()
+    if document.place != "mean":
+        asked = frozenset(range(document.place.token, _last(document.place) + 1))
+        for effect in document.effects[:1]:
+            if effect.looks is not None and effect.attention == "self":
+                shares[effect.looks.key] = effect.looks.weight
+    if document.link is not None:
+        key = document.link.key
+        weights = [effect.weight or 0.0 for effect in document.effects]
+        for place in [key] if isinstance(key, int) else key:
+            shares[place] = max(weights, default=None)
+    return stack(
+        (
+            sentence(words(document.text, tokens, shares, asked), view),
+            *(remark(said, view, style="") for said in (*told(document, view), not_learned(document.model, view))),
+        )
+    )

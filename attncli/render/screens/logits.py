@@ -1,0 +1,151 @@
+"""The screen of `attn.logits/1`: what each part adds to a token's logit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.bars import bar
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.matrix import matrix
+from attncli.render.numbers import writer
+from attncli.render.phrases import say
+from attncli.render.safe import cells, label
+from attncli.render.screens.answer import not_learned, words
+from attncli.render.screens.effect_answer import begun, named
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.sentence import sentence
+from attncli.render.tables import GAP, table
+from attncli.render.view import View
+
+Document = Any
+
+PARTS = ("header", "tokens", "grid", "parts", "answer")
+"""Every part, in the order of the screen."""
+DEFAULT = frozenset({"header", "grid", "parts", "answer"})
+LONGEST, SHORTEST = 24, 4
+"""Cells of the longest and shortest bar."""
+
+
+def logits_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
+    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    blocks = []
+    for part in PARTS:
+        if part in wanted:
+            match part:
+                case "header":
+                    blocks.append(header(document, view))
+                case "tokens":
+                    blocks.append(tokens_part(document.tokens, view))
+                case "grid":
+                    blocks.append(_grid(document, view))
+                case "parts":
+                    blocks.append(_parts(document, view))
+                case _:
+                    blocks.append(logits_answer(document, view))
+    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def logits_rows(document: Document) -> Iterator[Sequence[object]]:
+    """All parts as a table for `--plain`, its first row the names of the columns."""
+    yield ("part", "attention", "layer", "head", "value")
+    for part in document.parts:
+        yield (part.part, part.attention, part.layer, part.head, part.value)
+
+
+def _grid(document: Document, view: View) -> Lines:
+    heads = [part for part in document.parts if part.part == "head" and part.attention == "self"]
+    layers, numbers = (sorted({getattr(part, name) for part in heads}) for name in ("layer", "head"))
+    if len(layers) < 2 or len(numbers) < 2:
+        return Lines()
+    values = np.full((len(layers), len(numbers)), np.nan)
+    for part in heads:
+        values[layers.index(part.layer), numbers.index(part.head)] = part.value
+    return matrix(
+        values,
+        None,
+        None,
+        view,
+        title=_title(document, view),
+        note=say(view, "effect.grid.note"),
+        row_numbers=layers,
+        column_numbers=numbers,
+        signed=True,
+    )
+
+
+def _title(document: Document, view: View) -> str:
+    names = [_text(document.target.text, view), _text(document.tokens[document.position].text, view)]
+    if document.versus is None:
+        return say(view, "logits.title", *names)
+    return say(view, "logits.title.versus", *names, _text(document.versus.text, view))
+
+
+def _text(text: str, view: View) -> str:
+    return say(view, "quoted", label(text.strip() or text, ascii=view.ascii))
+
+
+def _parts(document: Document, view: View) -> Lines:
+    """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
+    ranked = sorted(document.parts, key=lambda part: -abs(part.value))
+    shown = ranked if view.full else ranked[: view.top]
+    rest = ranked[len(shown) :]
+    rows = [(_name(part, view), part.value) for part in shown]
+    if rest:
+        rows.append((say(view, "logits.rest", len(rest)), sum(part.value for part in rest)))
+    write = writer([value for _, value in rows], max(view.precision, 2))
+    most = max((abs(value) for _, value in rows), default=0.0)
+    names = [name for name, _ in rows] + [say(view, "logits.sum")]
+    numbers = [write(value) for _, value in rows] + [write(document.sum)]
+    room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
+    length = min(max(room, SHORTEST), LONGEST)
+    bars = [bar(abs(value) / most if most else 0.0, length, ascii=view.ascii) for _, value in rows] + [""]
+    return table(
+        [say(view, "logits.part"), say(view, "logits.value"), ""],
+        [list(row) for row in zip(names, numbers, bars, strict=True)],
+        view,
+        align=["left", "right", "left"],
+        title=_title(document, view),
+        bars=2,
+        strong=len(rows),
+    )
+
+
+def _name(part: Any, view: View) -> str:
+    match part.part:
+        case "head":
+            return say(view, "logits.head.cross" if part.attention == "cross" else "logits.head", part.layer, part.head)
+        case "mlp":
+            return say(view, "logits.mlp", part.layer)
+        case "bias":
+            return say(view, "logits.bias.last") if part.layer is None else say(view, "logits.bias", part.layer)
+        case _:
+            return say(view, "logits.embedding")
+
+
+def told(document: Document, view: View) -> list[str]:
+    """The sentences: the head that adds most, the one that takes away most, and the sum."""
+    heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
+    found = []
+    if heads and heads[0].value > 0:
+        values = (_text(document.target.text, view), f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
+        found.append(say(view, "logits.answer", named(heads[0], view), *values))
+    if heads and heads[-1].value < 0:
+        found.append(say(view, "logits.answer.against", named(heads[-1], view), f"{heads[-1].value:+.2f}"))
+    sums = [
+        sum(part.value for part in document.parts if part.part in kinds)
+        for kinds in (("head",), ("mlp",), ("embedding", "bias"))
+    ]
+    found.append(say(view, "logits.answer.sum", *(f"{value:+.2f}" for value in sums), f"{document.logit:.2f}"))
+    return [begun(said) for said in (*found, say(view, "logits.frozen"))]
+
+
+def logits_answer(document: Document, view: View) -> Lines:
+    """The sentence with the token after which it is measured, and what the numbers say."""
+    shown = words(document.text, document.tokens, [None] * len(document.tokens), frozenset({document.position}))
+    said = (*told(document, view), not_learned(document.model, view))
+    return stack((sentence(shown, view), *(remark(one, view, style="") for one in said)))

@@ -1,0 +1,134 @@
+"""The screen of `attn.patch/1`: which heads carry the difference between two texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.bars import bar
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.safe import cells, label
+from attncli.render.screens.answer import not_learned, words
+from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.screens.header import header, tokens_part
+from attncli.render.sentence import sentence
+from attncli.render.tables import GAP, table
+from attncli.render.view import View
+
+Document = Any
+
+PARTS = ("header", "tokens", "grid", "heads", "answer")
+"""Every part, in the order of the screen."""
+DEFAULT = frozenset({"header", "grid", "heads", "answer"})
+LONGEST, SHORTEST = 30, 4
+"""Cells of the longest and shortest bar."""
+LITTLE = 0.1
+"""A head that recovers no more than this share carries little of the difference."""
+
+
+def patch_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.patch/1` document: `view.top` heads."""
+    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
+    blocks = []
+    for part in PARTS:
+        if part in wanted:
+            match part:
+                case "header":
+                    blocks.append(header(document, view))
+                case "tokens":
+                    blocks.append(tokens_part(document.tokens, view))
+                case "grid":
+                    blocks.append(_grid(document, view))
+                case "heads":
+                    blocks.append(_heads(document, view))
+                case _:
+                    blocks.append(patch_answer(document, view))
+    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def patch_rows(document: Document) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns."""
+    yield ("attention", "layer", "head", "recovered")
+    for effect in document.effects:
+        yield (effect.attention, effect.layer, effect.head, effect.recovered)
+
+
+def _grid(document: Document, view: View) -> Lines:
+    found = [effect for effect in document.effects if effect.attention == "self"]
+    layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
+    if len(layers) < 2 or len(heads) < 2:
+        return Lines()
+    values = np.full((len(layers), len(heads)), np.nan)
+    for effect in found:
+        values[layers.index(effect.layer), heads.index(effect.head)] = effect.recovered
+    return matrix(
+        values,
+        None,
+        None,
+        view,
+        title=say(view, "patch.grid"),
+        note=say(view, "effect.grid.note"),
+        row_numbers=layers,
+        column_numbers=heads,
+        signed=True,
+    )
+
+
+def _heads(document: Document, view: View) -> Lines:
+    effects = document.effects
+    shown = effects if view.full else effects[: view.top]
+    most = max((abs(effect.recovered) for effect in shown), default=0.0)
+    names = [f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "") for effect in shown]
+    values = [number(effect.recovered) for effect in shown]
+    room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
+    length = min(max(room, SHORTEST), LONGEST)
+    bars = [bar(abs(effect.recovered) / most if most else 0.0, length, ascii=view.ascii) for effect in shown]
+    body = table(
+        [say(view, "effect.column.head"), say(view, "patch.column"), ""],
+        [list(row) for row in zip(names, values, bars, strict=True)],
+        view,
+        align=["left", "right", "left"],
+        title=say(view, "patch.title"),
+        bars=2,
+    )
+    left = len(effects) - len(shown)
+    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+
+
+def told(document: Document, view: View) -> list[str]:
+    """The sentences: where it was put in and what was measured, and which head carries most."""
+    names = [
+        label(token.text.strip() or token.text, ascii=view.ascii)
+        for token in (document.target, document.versus)
+        if token
+    ]
+    measured = say(view, f"patch.measure.{document.measure}", *names)
+    every = len(document.places) == len(document.tokens)
+    there = ", ".join(label(document.tokens[at].text, ascii=view.ascii) for at in document.places)
+    found = [say(view, "patch.at.all" if every else "patch.at", there, measured)]
+    if document.effects:
+        first = document.effects[0]
+        name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
+        ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
+        found.append(say(view, name, named(first, view), f"{first.recovered:.0%}", *ends))
+    if len(document.effects) > 1:
+        found.append(say(view, "effect.sum.patch"))
+    return [begun(said) for said in found]
+
+
+def patch_answer(document: Document, view: View) -> Lines:
+    """Both sentences, and what the numbers say."""
+    shown = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
+    texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
+    said = (*told(document, view), not_learned(document.model, view))
+    return stack(
+        (
+            *(sentence(words(text, tokens, [None] * len(tokens), shown), view) for text, tokens in texts),
+            *(remark(one, view, style="") for one in said),
+        )
+    )
