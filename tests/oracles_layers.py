@@ -181,10 +181,57 @@ def experts(weights: Weights, x: Vector, kind: str, chosen: int, renormalise: bo
     whole = math.fsum(shares[expert] for expert in best) if renormalise else 1.0
     total = [0.0] * len(x)
     for expert in best:
-        own = {f"one.{name}.weight": weights[f"experts.{name}.weight"][expert] for name in ("up", "gate", "down")}
-        served = feed_forward(own, x, kind, True, "one")
+        served = feed_forward(one_expert(weights, expert), x, kind, True, "one")
         total = [a + shares[expert] / whole * b for a, b in zip(total, served, strict=True)]
     return total
+
+
+def one_expert(weights: Weights, expert: int) -> Weights:
+    return {f"one.{name}.weight": weights[f"experts.{name}.weight"][expert] for name in ("up", "gate", "down")}
+
+
+def grouped_shares(scores: Vector, correction: Vector, chosen: int, groups: int, of_groups: int, by: int) -> Vector:
+    """Each expert's own sigmoid, 0 unless it is among the best of the best groups by corrected worth; then to sum 1."""
+    shares = [1 / (1 + math.exp(-score)) for score in scores]
+    worth = [share + extra for share, extra in zip(shares, correction, strict=True)]
+    size = len(scores) // groups
+
+    def of_group(group: int) -> float:
+        return sum(sorted(worth[group * size : (group + 1) * size])[-by:])
+
+    open_groups = sorted(range(groups), key=lambda group: -of_group(group))[:of_groups]
+    allowed = [expert for expert in range(len(scores)) if expert // size in open_groups]
+    best = sorted(allowed, key=lambda expert: -worth[expert])[:chosen]
+    whole = sum(shares[expert] for expert in best)
+    return [shares[expert] / whole if expert in best else 0.0 for expert in range(len(scores))]
+
+
+def bounded(weights: Weights, x: Vector, limit: float, slope: float) -> Vector:
+    inner = []
+    for gate, up in zip(linear(weights, "mlp.gate", x), linear(weights, "mlp.up", x), strict=True):
+        gate, up = min(gate, limit), max(min(up, limit), -limit)
+        inner.append(gate / (1 + math.exp(-slope * gate)) * (up + 1))
+    return linear(weights, "mlp.down", inner)
+
+
+def latent(
+    x: Matrix, weights: Weights, heads: int, own: int, straight: int, v_dim: int, eps: float
+) -> list[list[Matrix]]:
+    """Queries, keys and values by head, [head][token][dim] each, from narrow vectors; not rotated."""
+    found: list[list[Matrix]] = [[[] for _ in range(heads)] for _ in range(3)]
+    for row in x:
+        asked = linear(
+            weights, "attn.q", rms_norm(linear(weights, "attn.q_down", row), eps, weights["attn.q_down_norm.weight"])
+        )
+        down = linear(weights, "attn.kv_down", row)
+        narrow, shared = down[:-straight], down[-straight:]
+        both = linear(weights, "attn.kv", rms_norm(narrow, eps, weights["attn.kv_down_norm.weight"]))
+        for head in range(heads):
+            part = both[head * (own + v_dim) : (head + 1) * (own + v_dim)]
+            found[0][head].append(asked[head * (own + straight) : (head + 1) * (own + straight)])
+            found[1][head].append(part[:own] + shared)
+            found[2][head].append(part[own:])
+    return found
 
 
 def softmax(x: Vector) -> Vector:

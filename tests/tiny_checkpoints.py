@@ -40,6 +40,17 @@ T5 = {
 }  # fmt: skip
 
 
+LATENT = {
+    **PLAIN, "num_key_value_heads": 6, "moe_intermediate_size": 23,
+    "n_routed_experts": 6, "n_shared_experts": 2, "kv_lora_rank": 14, "q_lora_rank": 11, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
+    "v_head_dim": 7,
+}  # fmt: skip
+LLAMA4 = {
+    **LLAMA, "num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 97.0}, "intermediate_size_mlp": 29,
+    "num_local_experts": 5, "attention_chunk_size": 5, "floor_scale": 3, "attn_scale": 0.8,
+}  # fmt: skip
+
+
 def _rope(kind: str, **told: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 97.0, **told}}
 
@@ -266,6 +277,41 @@ CASES: dict[str, Case] = {
     "ernie4_5 without biases": Case("ernie4_5", LLAMA, "AutoModelForCausalLM"),
     "seed_oss": Case("seed_oss", {**LLAMA, **_rope("default"), "attention_out_bias": True, "mlp_bias": True}),
     "seed_oss without biases": Case("seed_oss", {**LLAMA, "attention_bias": False}, "AutoModelForCausalLM"),
+    "gpt_oss": Case(
+        "gpt_oss",
+        {**LLAMA, **_rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},
+        "AutoModelForCausalLM",
+    ),
+    "gpt_oss by silence": Case(
+        "gpt_oss", {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "attention_bias": False},
+    ),
+    "deepseek_v2": Case(
+        "deepseek_v2",
+        {**LATENT, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9),
+         "num_experts_per_tok": 2, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "attention_bias": True,
+         "routed_scaling_factor": 1.7, "first_k_dense_replace": 1},
+        "AutoModelForCausalLM",
+    ),
+    "deepseek_v2 with one projection": Case(
+        "deepseek_v2", {**LATENT, "q_lora_rank": None, "num_experts_per_tok": 3, "first_k_dense_replace": 2, "mlp_bias": True}
+    ),
+    "deepseek_v3": Case(
+        "deepseek_v3",
+        {**LATENT, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0),
+         "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2, "attention_bias": True, "first_k_dense_replace": 1},
+        "AutoModelForCausalLM",
+    ),
+    "deepseek_v3 in halves": Case(
+        "deepseek_v3",
+        {**LATENT, **_rope("default"), "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False, "num_experts_per_tok": 3,
+         "n_group": 2, "topk_group": 1, "first_k_dense_replace": 0},
+    ),
+    "llama4_text": Case("llama4_text", LLAMA4, "AutoModelForCausalLM"),
+    "llama4_text without norms": Case(
+        "llama4_text",
+        {**LLAMA4, "use_qk_norm": False, "attention_bias": True, "interleave_moe_layer_step": 2, "num_experts_per_tok": 2,
+         "attn_temperature_tuning": False},
+    ),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
     "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     "mt5": Case("mt5", {**T5, "feed_forward_proj": "gated-gelu"}, "AutoModelForSeq2SeqLM"),
@@ -306,5 +352,8 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
                     weight.copy_(1 + 0.3 * torch.randn(weight.shape))
                 elif "embed_positions" not in name or case.model_type not in ("marian", "pegasus"):
                     weight.copy_(0.3 * torch.randn(weight.shape))
+            for name, buffer in model.named_buffers():
+                if name.endswith("e_score_correction_bias"):
+                    buffer.copy_(0.3 * torch.randn(buffer.shape))
     model.save_pretrained(folder)
     return folder

@@ -9,12 +9,23 @@ from typing import Any, Protocol, assert_never
 
 import numpy as np
 
-from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
-from attncli.mechanism.position import Floats, alibi, alibi_slopes, coarse_alibi, rotate, rotation, t5_bucket
+from attncli.mechanism.latent import from_latent
+from attncli.mechanism.norm import normalise
+from attncli.mechanism.position import (
+    Floats,
+    alibi,
+    alibi_slopes,
+    coarse_alibi,
+    rotate,
+    rotation,
+    t5_bucket,
+    temperatures,
+)
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
 from attncli.mechanism.streaming import attended, unseen
@@ -169,16 +180,18 @@ def project(
     if context.asking is not None:
         positions = positions[context.asking]
         x = x[..., context.asking, :] if memory is None else x
-    q = linear(backend, weights, f"{prefix}.q", x)
-    k = linear(backend, weights, f"{prefix}.k", source)
-    v = linear(backend, weights, f"{prefix}.v", source)
+    if spec.latent is None:
+        q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
+    else:
+        q, k, v = from_latent(backend, spec, spec.latent, weights, prefix, x, source)
     if spec.clip is not None:
         q, k, v = (_clipped(backend, part, spec.clip) for part in (q, k, v))
     if spec.qk_norm is not None and spec.qk_norm.over == "width":
         q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
-    if spec.qk_norm is not None and spec.qk_norm.over != "width":
-        q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+    by_head = spec.qk_norm if spec.qk_norm is not None and spec.qk_norm.over != "width" else None
+    if by_head is not None and not by_head.after:
+        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
     if isinstance(spec.position, Rope):
         cos, sin = (backend.array(part) for part in _turns(backend, spec.position, context))
         asked = slice(None) if context.asking is None else context.asking
@@ -187,6 +200,10 @@ def project(
             places = np.arange(k.shape[-2])
             cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
         k = rotate(backend, spec.position, k, cos, sin)
+    if by_head is not None and by_head.after:
+        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
+    if spec.temperature is not None:
+        q = q * backend.array(temperatures(spec.temperature, positions)[:, None])
     offset = int(positions[0]) if memory is None and len(positions) else 0
     if context.past is not None and memory is None:
         if layer in context.past:
@@ -259,22 +276,6 @@ def _bucket_bias(
     table, buckets = whole[:, heads], t5_bucket(backend.numpy(j - i), spec)
     picked = backend.take(table, backend.array(buckets.reshape(-1)), 0)
     return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
-
-
-@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
-def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
-    dtype = backend.dtype_of(x)
-    wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
-    width = x.shape[-1]
-    if norm.kind == "layer":
-        wide = wide - backend.sum(wide, -1) / width
-    scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / width + norm.eps)
-    if not norm.affine:
-        return backend.cast(scaled, dtype)
-    if weight is not None:
-        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
-    return backend.cast(scaled if bias is None else scaled + bias, dtype)
 
 
 def _fed(backend: Backend, block: Block, weights: Weights, x: Array, context: Context, layer: int) -> Array:

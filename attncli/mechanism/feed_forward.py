@@ -8,7 +8,8 @@ from typing import assert_never
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.spec import Activation, Experts, Mlp
+from attncli.mechanism.routing import routed
+from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp
 
 Role = Callable[[str], Array | None]
 
@@ -16,9 +17,12 @@ Role = Callable[[str], Array | None]
 def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array, prefix: str = "mlp") -> Array:
     """[..., token, width] to the same shape. prefix: of the roles of a part that is no mixture."""
     match spec:
-        case Mlp(_, activation, gated):
+        case Mlp(_, activation, gated, bounded):
             up = linear(backend, weights, f"{prefix}.up", x)
-            if gated:
+            if bounded is not None:
+                gate = linear(backend, weights, f"{prefix}.gate", x)
+                inner = _bounded(backend, bounded, gate, up)
+            elif gated:
                 inner = activate(backend, activation, linear(backend, weights, f"{prefix}.gate", x))
                 inner *= up
             else:
@@ -52,26 +56,33 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
-    """Each token through its best experts, weighted by the router's softmax. Source: Jiang et al., Mixtral, 2024."""
+    """Each token through its best experts, each in its share. Source: Jiang et al., Mixtral, 2024."""
     flat = x.reshape((-1, x.shape[-1]))
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    shares = shares / shares.sum(-1, keepdims=True)
-    best = np.argsort(-shares, -1, kind="stable")[:, : spec.chosen]
-    picked = np.zeros_like(shares)
-    np.put_along_axis(picked, best, np.take_along_axis(shares, best, -1), -1)
-    if spec.renormalise:
-        picked = picked / picked.sum(-1, keepdims=True)
+    correction = weights("experts.correction") if spec.routing.corrected else None
+    shares = routed(spec, logits, None if correction is None else np.asarray(backend.numpy(correction)))
+    part = Mlp(spec.width, spec.activation, gated=True, bounded=spec.bounded)
     total = flat * 0.0
-    for expert in np.flatnonzero(picked.any(0)):
+    for expert in np.flatnonzero(shares.any(0)):
 
         def role(name: str, expert: int = int(expert)) -> Array | None:
             whole = weights(name)
             return None if whole is None else whole[expert]
 
-        served = feed_forward(backend, Mlp(spec.width, spec.activation, gated=True), role, flat, "experts")
-        total = total + served * backend.array(picked[:, expert, None])
+        share = backend.array(shares[:, expert, None])
+        if spec.routing.of_input:
+            total = total + feed_forward(backend, part, role, flat * share, "experts")
+        else:
+            total = total + feed_forward(backend, part, role, flat, "experts") * share
     return total.reshape(tuple(x.shape))
+
+
+def _bounded(backend: Backend, spec: Bounded, gate: Array, up: Array) -> Array:
+    """The gate and what it lets through, cut off at their bounds; NaN stays."""
+    gate = backend.where(gate > spec.limit, spec.limit, gate)
+    up = backend.where(up > spec.limit, spec.limit, backend.where(up < -spec.limit, -spec.limit, up))
+    share = (backend.tanh(0.5 * spec.slope * gate) + 1.0) * 0.5  # a sigmoid that never overflows
+    return gate * share * (up + 1.0)
 
 
 def _shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, RelativeBuckets, Rope, Yarn
+from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, RelativeBuckets, Rope, Temperature, Yarn
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -89,11 +89,12 @@ def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[
 
 
 def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Array:
-    """Queries or keys [..., head, token, dim] with their first `dims` entries rotated.
+    """Queries or keys [..., head, token, dim] with `dims` entries rotated, from entry `first` on.
 
-    cos, sin: [token, dims/2]. Entries past `dims` pass through unchanged.
+    cos, sin: [token, dims/2]. The other entries pass through unchanged.
     """
-    turned, rest = x[..., : rope.dims], x[..., rope.dims :]
+    last = rope.first + rope.dims
+    before, turned, rest = x[..., : rope.first], x[..., rope.first : last], x[..., last:]
     match rope.pairing:
         case "half":
             a, b = turned[..., : rope.dims // 2], turned[..., rope.dims // 2 :]
@@ -102,7 +103,14 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
             a, b = turned[..., 0::2], turned[..., 1::2]
             pairs = backend.concat([(a * cos - b * sin)[..., None], (b * cos + a * sin)[..., None]], -1)
             done = pairs.reshape(turned.shape)
-    return backend.concat([done, rest], -1) if rest.shape[-1] else done
+    parts = [part for part in (before, done, rest) if part.shape[-1]]
+    return backend.concat(parts, -1) if len(parts) > 1 else done
+
+
+def temperatures(temperature: Temperature, positions: np.ndarray[Any, Any]) -> Floats:
+    """What the query at each position is multiplied with, [token], float64, at least 1. Source: Llama 4, 2025."""
+    steps = np.floor((np.asarray(positions, np.float64) + 1.0) / temperature.floor)
+    return np.log1p(steps) * temperature.scale + 1.0
 
 
 def alibi_slopes(heads: int) -> Floats:

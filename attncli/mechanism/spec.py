@@ -74,13 +74,15 @@ RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
 class Rope:
     """Rotary position embedding of the first `dims` entries of each query and key.
 
-    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1).
+    pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1). first: the entry at which the rotated ones
+    begin.
     """
 
     dims: int
     theta: float = 10000.0
     pairing: Literal["half", "adjacent"] = "half"
     scaling: RopeScaling = None
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,36 @@ class QkNorm:
     """Normalization of queries and keys before the position encoding.
 
     over: "head" normalizes each head with weights that all heads share, "own" each head with
-    weights of its own, "width" all heads at once.
+    weights of its own, "width" all heads at once. after: whether it follows the position encoding (Llama 4).
     """
 
     norm: Norm
     over: Literal["head", "own", "width"] = "head"
+    after: bool = False
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Queries, keys and values that come from narrow vectors. Also called MLA.
+
+    query: the width of the vector from which a token's queries come; None where they come from its input at once.
+    keys: the width of the one from which its keys and values come. norm: of both. straight: how many entries of each
+    key, the last ones, come from the input at once and are the same for all heads: those that carry the position.
+    Source: DeepSeek-AI, DeepSeek-V2, 2024.
+    """
+
+    query: int | None
+    keys: int
+    norm: Norm
+    straight: int
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """Queries that grow with their position p: multiplied by 1 + scale·ln(1 + ⌊(p + 1)/floor⌋) (Llama 4)."""
+
+    floor: int
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -141,6 +168,8 @@ class Attention:
     sinks: whether a learned sink logit per head (role `sinks`) takes part in the softmax.
     hashing: Reformer's hash attention in place of the dense one: keys are the normalised queries, `scale` is 1.
     clip: queries, keys and values are cut off at ±clip as they leave their projections; None for not.
+    latent: how queries, keys and values come from narrow vectors; None where each has one projection.
+    temperature: how queries grow with their position; None for not.
     Raises UsageError for another softcap.
     """
 
@@ -156,6 +185,8 @@ class Attention:
     sinks: bool = False
     hashing: Reformer | None = None
     clip: float | None = None
+    latent: Latent | None = None
+    temperature: Temperature | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
@@ -166,13 +197,44 @@ Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu
 
 
 @dataclass(frozen=True)
+class Bounded:
+    """A gate with bounds: g = min(gate x, limit), u = up x cut off at ±limit; g·sigmoid(slope·g)·(u + 1) goes down.
+
+    Source: OpenAI, gpt-oss model card, 2025.
+    """
+
+    limit: float
+    slope: float
+
+
+@dataclass(frozen=True)
 class Mlp:
     """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`. width: of act's
-    result."""
+    result. bounded: what takes the place of act and product; None for these."""
 
     width: int
     activation: Activation
     gated: bool = False
+    bounded: Bounded | None = None
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How the numbers a router gives the experts become their shares of a token.
+
+    score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the end. groups: experts
+    are chosen among those of the best `groups_chosen` of so many groups in a row; a group is as good as its best
+    `group_by`. corrected: whether a learned number for each expert is added where the best are sought, but not to their
+    shares. of_input: whether a share multiplies what an expert reads, not what it gives.
+    """
+
+    score: Literal["softmax", "sigmoid"] = "softmax"
+    factor: float = 1.0
+    groups: int = 1
+    groups_chosen: int = 1
+    group_by: int = 1
+    corrected: bool = False
+    of_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,7 +243,7 @@ class Experts:
 
     width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
     shared: a part that serves every token besides; None for none. shared_share: whether the token decides, by a sigmoid
-    of its own, how much of it is added.
+    of its own, how much of it is added. routing: how shares come about. bounded: as for `Mlp`.
     """
 
     count: int
@@ -191,6 +253,8 @@ class Experts:
     renormalise: bool
     shared: Mlp | None = None
     shared_share: bool = False
+    routing: Routing = field(default_factory=Routing)
+    bounded: Bounded | None = None
 
 
 Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]

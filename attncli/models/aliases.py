@@ -80,6 +80,8 @@ ALIASES: Mapping[str, Alias] = {
     "minitron": Alias("nvidia/Minitron-4B-Base", "nemotron"),
     "qwen-moe": Alias("Qwen/Qwen1.5-MoE-A2.7B", "qwen2_moe"),
     "ernie": Alias("baidu/ERNIE-4.5-0.3B-PT", "ernie4_5"),
+    "gpt-oss": Alias("unsloth/gpt-oss-20b-BF16", "gpt_oss"),
+    "deepseek": Alias("deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2"),
     "seed-oss": Alias("ByteDance-Seed/Seed-OSS-36B-Base", "seed_oss"),
     "t5": Alias("google-t5/t5-small", "t5"),
     "umt5": Alias("google/umt5-small", "umt5"),

@@ -16,8 +16,9 @@ from attncli.mechanism.spec import Spec
 from attncli.models.family import Concat, Family, Grouped, Names, PerExpert, Shared, Source, Stacked
 from attncli.models.roles import Role, layer_roles, outer_roles
 
-SPELLINGS = {".weight": (".weight", ".gamma"), ".bias": (".bias", ".beta"), "": ("",)}
-"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta."""
+SPELLINGS = {".weight": (".weight", ".gamma", ""), ".bias": (".bias", ".beta", "_bias"), "": ("",)}
+"""How a suffix may be spelled: the first BERTs were converted from TensorFlow's gamma and beta, experts are parameters
+with no module of their own."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """How weights may be stored."""
@@ -42,7 +43,7 @@ class Stored(Protocol):
 class Bound:
     """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
     one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
-    shared: whether every layer uses the same tensor."""
+    shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each"."""
 
     tensors: tuple[str, ...]
     roles: tuple[Role, ...]
@@ -50,6 +51,7 @@ class Bound:
     transposed: bool = False
     groups: int = 1
     shared: bool = False
+    alternating: bool = False
 
     def shape(self) -> tuple[int, ...]:
         """The shape that each tensor must have."""
@@ -63,16 +65,18 @@ class Bound:
                 shape = (sum(row[0] for row in rows), *first[1:])
             case _:
                 assert_never(self.form)
-        return shape[::-1] if self.transposed else shape
+        return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
 
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
         """The roles' arrays out of the tensors' own, without copying where that is possible."""
         whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
         if self.transposed:
-            whole = whole.T
+            whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):
             return {self.roles[0].name: whole}
         each = self.form == "each"
+        if self.alternating:
+            return {role.name: whole[:, place :: len(self.roles)] for place, role in enumerate(self.roles)}
         rows = [role.shape[1] if each else role.shape[0] // self.groups for role in self.roles]
         apart = whole if each else whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
@@ -184,7 +188,8 @@ class _Binder:
             case Grouped():
                 return Bound((tensor,), roles, "grouped", transposed, self._groups(roles))
             case PerExpert():
-                return Bound((tensor,), roles, "each", transposed)
+                turned = source.transposed and len(roles[0].shape) == 3
+                return Bound((tensor,), roles, "each", turned, alternating=source.alternating)
             case Stacked() | Shared() | str():
                 return Bound((tensor,), roles, "whole", transposed, shared=isinstance(source, Shared))
             case _:

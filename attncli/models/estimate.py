@@ -32,7 +32,7 @@ STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 3
 """Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows."""
-MATRICES = frozenset(("q", "k", "v", "o", "up", "gate", "down", "router"))
+MATRICES = frozenset(("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router"))
 """The roles that every token is multiplied with."""
 RULE = (
     "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of weights "

@@ -27,10 +27,15 @@ class Grouped:
 
 @dataclass(frozen=True)
 class PerExpert:
-    """One tensor with an entry for each expert along its first axis, each with several roles' rows one after the
-    other."""
+    """One tensor with an entry for each expert along its first axis, each with the rows of one or more roles.
+
+    alternating: whether the roles' rows take turns; else they stand one after the other. transposed: whether an
+    expert's matrix is stored [in, out].
+    """
 
     name: str
+    alternating: bool = False
+    transposed: bool = False
 
 
 @dataclass(frozen=True)

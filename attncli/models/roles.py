@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import assert_never
 
-from attncli.mechanism.spec import Attention, Block, Experts, Mlp, RelativeBuckets, Spec
+from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, RelativeBuckets, Spec
 
 TABLES = ("tokens", "positions", "types", "attn.buckets")
 """Roles that are looked up, not multiplied: they never have a bias."""
@@ -50,6 +50,8 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
             yield from _fed("mlp", block.mlp, width)
         case Experts(count, shared=shared):
             yield Role("experts.router.weight", (count, width))
+            if block.mlp.routing.corrected:
+                yield Role("experts.correction", (count,))
             for role in _fed("experts", Mlp(block.mlp.width, block.mlp.activation, gated=True), width):
                 yield Role(role.name, (count, *role.shape))
             if shared is not None:
@@ -119,10 +121,13 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
 
 def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
     q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
-    for name, out in (("q", q), ("k", k), ("v", v)):
-        yield Role(f"{prefix}.{name}.weight", (out, width))
+    if spec.latent is None:
+        for name, out in (("q", q), ("k", k), ("v", v)):
+            yield Role(f"{prefix}.{name}.weight", (out, width))
+    else:
+        yield from _latent(prefix, spec, spec.latent, width)
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))
-    if spec.qk_norm is not None:
+    if spec.qk_norm is not None and spec.qk_norm.norm.affine:
         for name, heads in (("q", spec.heads), ("k", spec.kv_heads)):
             shapes = {"head": (spec.head_dim,), "own": (heads, spec.head_dim), "width": (heads * spec.head_dim,)}
             yield Role(f"{prefix}.{name}_norm.weight", shapes[spec.qk_norm.over])
@@ -130,3 +135,14 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
         yield Role(f"{prefix}.buckets.weight", (spec.position.buckets, spec.heads))
     if spec.sinks:
         yield Role(f"{prefix}.sinks", (spec.heads,))
+
+
+def _latent(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:
+    """The roles of queries, keys and values that come from narrow vectors."""
+    if latent.query is not None:
+        yield Role(f"{prefix}.q_down.weight", (latent.query, width))
+        yield Role(f"{prefix}.q_down_norm.weight", (latent.query,))
+    yield Role(f"{prefix}.q.weight", (spec.heads * spec.head_dim, latent.query or width))
+    yield Role(f"{prefix}.kv_down.weight", (latent.keys + latent.straight, width))
+    yield Role(f"{prefix}.kv_down_norm.weight", (latent.keys,))
+    yield Role(f"{prefix}.kv.weight", (spec.heads * (spec.head_dim - latent.straight + spec.v_dim), latent.keys))

@@ -159,6 +159,15 @@ def _yarn(inside: Config, longest: int, original: int) -> Yarn:
     )
 
 
+def stretched_scale(config: Config) -> float:
+    """What scores are multiplied with besides, where positions are stretched and the config gives `mscale_all_dim`."""
+    inside = _shared(config)
+    share = inside.get("mscale_all_dim")
+    if (inside.get("rope_type", "type") or "default") == "default" or not share:
+        return 1.0
+    return _log_factor(inside.number("factor"), inside.number("mscale_all_dim")) ** 2
+
+
 def _log_factor(factor: float, share: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
 

@@ -137,7 +137,7 @@ def _as_it_is() -> Iterator[None]:
 @contextmanager
 def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     single, double = torch.float32, torch.float64
-    functions = {torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
+    functions = {torch.log1p, torch.cos, torch.sin, torch.Tensor.cos, torch.Tensor.sin}
 
     class Widening(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         """Casts to float32 stay float64: of float64 tensors, or of everything where `everything` is set."""
@@ -157,6 +157,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                 function = torch.Tensor.double if function is torch.Tensor.float else function
             if function in functions:
                 args = (args[0].double(), *args[1:])
+            if function is torch.polar:
+                args = tuple(item.double() for item in args)
             return function(*args, **kwargs)
 
     def exact(compute: Callable[..., Any]) -> Callable[..., Any]:

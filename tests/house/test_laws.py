@@ -156,7 +156,7 @@ EXPONENTIALS = {
     "attncli/arrays/numpy_backend.py",
     "attncli/arrays/torch_backend.py",
     "attncli/mechanism/softmax.py",
-    "attncli/mechanism/feed_forward.py",  # shares of a router among experts
+    "attncli/mechanism/routing.py",  # shares of a router among experts
 }
 """Where an exponential may be taken: attention has one softmax."""
 

@@ -11,7 +11,8 @@ from comparing import LIBRARIES
 
 from attncli.arrays.backend import choose
 from attncli.mechanism.feed_forward import activate, feed_forward
-from attncli.mechanism.spec import Activation, Experts, Mlp
+from attncli.mechanism.routing import routed
+from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp, Routing
 
 KINDS = get_args(Activation)
 
@@ -82,3 +83,59 @@ def test_experts(shared: bool, share: bool, renormalise: bool, library: str) -> 
             (logit,) = oracles_layers.linear(weights, "shared.share", row) if share else (np.inf,)
             wanted = [a + b / (1 + np.exp(-logit)) for a, b in zip(wanted, common, strict=True)]
         assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_experts_of_groups_with_corrections() -> None:
+    random = np.random.default_rng(7)
+    logits, correction = random.standard_normal((40, 12)), random.standard_normal(12)
+    routing = Routing("sigmoid", 1.7, groups=4, groups_chosen=2, group_by=2, corrected=True)
+    spec = Experts(12, 3, INNER, "silu", True, routing=routing)
+    found = routed(spec, logits, correction)
+    for row, ours in zip(logits.tolist(), found, strict=True):
+        wanted = oracles_layers.grouped_shares(row, correction.tolist(), 3, 4, 2, 2)
+        assert np.allclose(ours, 1.7 * np.array(wanted), rtol=1e-12)
+    assert not np.allclose(found, routed(spec, logits, 0 * correction))
+    assert not np.allclose(
+        found, routed(Experts(12, 3, INNER, "silu", True, routing=Routing("sigmoid", 1.7)), logits, correction)
+    )
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_shares_of_what_an_expert_reads(library: str) -> None:
+    backend = choose(library, device=None, dtype="float64")
+    weights = roles(share=False)
+    spec = Experts(COUNT, 1, INNER, "silu", False, routing=Routing("sigmoid", of_input=True))
+    x = np.random.default_rng(4).standard_normal((TOKENS, WIDTH))
+    found = backend.numpy(
+        feed_forward(
+            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+        )
+    )
+    for row, ours in zip(x.tolist(), found, strict=True):
+        scores = oracles_layers.linear(weights, "experts.router", row)
+        best = scores.index(max(scores))
+        read = [value / (1 + np.exp(-scores[best])) for value in row]
+        assert np.allclose(
+            ours,
+            oracles_layers.feed_forward(oracles_layers.one_expert(weights, best), read, "silu", True, "one"),
+            rtol=1e-10,
+        )
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_gate_with_bounds(library: str) -> None:
+    backend = choose(library, device=None, dtype="float64")
+    random = np.random.default_rng(8)
+    shapes = {"mlp.up": (INNER, WIDTH), "mlp.gate": (INNER, WIDTH), "mlp.down": (WIDTH, INNER)}
+    weights = {f"{name}.weight": random.standard_normal(shape) for name, shape in shapes.items()}
+    x = random.standard_normal((TOKENS, WIDTH))
+    spec = Mlp(INNER, "silu", gated=True, bounded=Bounded(0.9, 1.3))
+    found = backend.numpy(
+        feed_forward(
+            backend, spec, lambda name: backend.keep(weights[name]) if name in weights else None, backend.array(x)
+        )
+    )
+    wanted = [oracles_layers.bounded(weights, row, 0.9, 1.3) for row in x.tolist()]
+    assert np.allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    loose = [oracles_layers.bounded(weights, row, 90.0, 1.3) for row in x.tolist()]
+    assert not np.allclose(found, loose)

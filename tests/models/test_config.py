@@ -86,6 +86,9 @@ def test_every_family_is_found_by_its_model_type() -> None:
         ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "no weights"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention", "later ones"),
         ("bart", {"normalize_before": True}, "normalize_before", "before each part"),
+        ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),
+        ("deepseek_v2", {"num_key_value_heads": 2}, "num_key_value_heads", "as many as heads"),
+        ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config", "bfloat16"),
         ("cohere2", {"use_parallel_block": False}, "use_parallel_block", "one after the other"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         (
@@ -106,6 +109,12 @@ def test_what_is_not_implemented_is_refused_by_name(
     assert key in error.value.what
     assert consequence in error.value.expected
     assert f"--ignore-config {key}" in error.value.hint
+
+
+def test_weights_of_four_bits_are_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="mxfp4") as error:
+        spec_of("gpt_oss", **{**CASES["gpt_oss"].config, "quantization_config": {"quant_method": "mxfp4"}})
+    assert "BF16" in error.value.hint
 
 
 def test_unknown_keys_are_told_and_null_is_the_usual_value() -> None:

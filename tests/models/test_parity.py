@@ -175,6 +175,12 @@ def unshared(part: Mlp | Experts | None) -> Mlp | Experts | None:
     return replace(part, shared_share=False) if isinstance(part, Experts) else part
 
 
+def ungrouped(block: Block) -> Block:
+    if not isinstance(block.mlp, Experts):
+        return block
+    return replace(block, mlp=replace(block.mlp, routing=replace(block.mlp.routing, groups=1, groups_chosen=1)))
+
+
 def rope(spec: Spec, **changed: object) -> Spec:
     def turned(block: Block) -> Block:
         if not isinstance(block.attention.position, Rope):
@@ -236,6 +242,13 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("nemotron", "activation", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, activation="relu")))),
     ("qwen2_moe", "share", lambda spec: blocks(spec, lambda block: replace(block, mlp=unshared(block.mlp)))),
     ("ernie4_5", "pairing", lambda spec: rope(spec, pairing="half")),
+    ("gpt_oss", "sinks", lambda spec: attention(spec, sinks=False)),
+    ("gpt_oss", "bounds", lambda spec: blocks(spec, lambda block: replace(block, mlp=replace(block.mlp, bounded=None)))),
+    ("deepseek_v2", "rotated entries", lambda spec: rope(spec, first=0)),
+    ("deepseek_v3 in halves", "groups", lambda spec: blocks(spec, lambda block: ungrouped(block))),
+    ("deepseek_v3", "scale", lambda spec: attention(spec, scale=10**-0.5)),
+    ("llama4_text", "temperature", lambda spec: attention(spec, temperature=None)),
+    ("llama4_text", "chunks", lambda spec: attention(spec, mask=Causal())),
     ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
     ("t5", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.head_dim ** -0.5)),
     ("t5", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, max_distance=30))),

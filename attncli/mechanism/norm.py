@@ -1,0 +1,24 @@
+"""Normalization: of layers, of queries and keys, of narrow vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.mechanism.spec import Norm
+
+
+@np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
+def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
+    """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
+    dtype = backend.dtype_of(x)
+    wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
+    width = x.shape[-1]
+    if norm.kind == "layer":
+        wide = wide - backend.sum(wide, -1) / width
+    scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / width + norm.eps)
+    if not norm.affine:
+        return backend.cast(scaled, dtype)
+    if weight is not None:
+        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
+    return backend.cast(scaled if bias is None else scaled + bias, dtype)

@@ -1,0 +1,129 @@
+"""DeepSeek-V2: latent attention, and experts chosen from groups. Source: DeepSeek-AI, 2024."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attncli.mechanism.mask import Causal
+from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
+from attncli.models.config import Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
+from attncli.models.families import llama, qwen2_moe
+from attncli.models.family import Family
+from attncli.models.rotary import rope, stretched_scale
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "attn.q_down": "self_attn.q_a_proj",
+        "attn.q_down_norm": "self_attn.q_a_layernorm",
+        "attn.q": "self_attn.q_b_proj|self_attn.q_proj",
+        "attn.kv_down": "self_attn.kv_a_proj_with_mqa",
+        "attn.kv_down_norm": "self_attn.kv_a_layernorm",
+        "attn.kv": "self_attn.kv_b_proj",
+        **qwen2_moe.EXPERTS,
+        "experts.correction": "mlp.gate.e_score_correction_bias",
+        "shared.gate": "mlp.shared_experts.gate_proj",
+        "shared.up": "mlp.shared_experts.up_proj",
+        "shared.down": "mlp.shared_experts.down_proj",
+    },
+    without=("attn.k", "attn.v"),
+)
+
+IDLE = ("head_dim", "qk_head_dim", "aux_loss_alpha", "seq_aux", "ep_size", "num_nextn_predict_layers", "num_mtp_layers")
+"""Keys that repeat others, or speak of training and of layers that predict further tokens."""
+
+FIXED = {
+    "moe_layer_freq": Fixed(1, "layers without experts would stand between those with"),
+    "scoring_func": Fixed("softmax", "each expert's share would come from its own number alone"),
+    "norm_topk_prob": Fixed(False, "shares would be made to sum to 1"),
+}
+
+GROUPED = "group_limited_greedy"
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a DeepSeek-V2."""
+    methods = {"greedy": "greedy", GROUPED: GROUPED}
+    by_group = config.choice("topk_method", among=methods, default="greedy") == GROUPED
+    groups, chosen = config.optional("n_group"), config.optional("topk_group")
+    routing = Routing(
+        factor=config.number("routed_scaling_factor", default=1.0),
+        groups=groups or 1 if by_group else 1,
+        groups_chosen=chosen or 1 if by_group else 1,
+    )
+    part = experts(config, routing, count=64, shared=2, width=1407, renormalise=False)
+    return latent(config, "deepseek_v2", part, pairing="adjacent", dense=0, biases=llama.linear_biases(config))
+
+
+def experts(
+    config: Config,
+    routing: Routing,
+    *,
+    count: int,
+    shared: int,
+    width: int,
+    renormalise: bool,
+    chosen: int | None = None,
+) -> Experts:
+    """The experts of the config. count, shared, width, chosen: what it means by silence."""
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    inner = config.whole("moe_intermediate_size", default=width)
+    total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
+    return Experts(
+        total,
+        config.whole("num_experts_per_tok", default=chosen, most=total),
+        inner,
+        activation,
+        renormalise=renormalise,
+        shared=Mlp(config.whole("n_shared_experts", default=shared) * inner, activation, gated=True),
+        routing=routing,
+    )
+
+
+def latent(
+    config: Config,
+    family: str,
+    mixture: Experts,
+    *,
+    pairing: Literal["half", "adjacent"],
+    dense: int,
+    kv_heads: int | None = None,
+    biases: tuple[str, ...],
+) -> Spec:
+    """The model around its experts. dense, kv_heads: how many layers come before the first with experts, and how many
+    heads keys have, where the config is silent; None for as many as queries, the one number that makes a model."""
+    heads = config.whole("num_attention_heads", most=2**16)
+    if (config.optional("num_key_value_heads", default=kv_heads) or heads) != heads:
+        raise config.refuse("num_key_value_heads", f"{heads}, as many as heads")
+    own, turned = config.whole("qk_nope_head_dim", default=128), config.whole("qk_rope_head_dim", default=64)
+    rotated = rope(config, turned, pairing=pairing)
+    attention = Attention(
+        heads,
+        heads,
+        own + turned,
+        config.whole("v_head_dim", default=128),
+        scale=(own + turned) ** -0.5 * stretched_scale(config),
+        mask=Causal(),
+        position=Rope(rotated.dims, rotated.theta, rotated.pairing, rotated.scaling, first=own),
+        latent=Latent(
+            config.optional("q_lora_rank", default=1536),
+            config.whole("kv_lora_rank", default=512),
+            Norm("rms", 1e-6),
+            turned,
+        ),
+    )
+    for idle in IDLE:
+        config.get(idle)
+    norm = llama.rms(config)
+    first = config.whole("first_k_dense_replace", default=dense, least=0)
+    blocks = [
+        Block(attention, llama.gated(config) if layer < first else mixture, {"attn.in": norm, "mlp.in": norm})
+        for layer in range(llama.depth(config))
+    ]
+    config.optional("intermediate_size")  # of layers without experts
+    linears = ("attn.q_down", "attn.kv_down", "attn.o") if "attn.[qkvo]" in biases else ()
+    parts = ("mlp.[gud]*", "shared.*") if "mlp.[gud]*" in biases else ()
+    return llama.decoder(config, family, blocks, biases=(*linears, *parts))
+
+
+FAMILY = Family("deepseek_v2", spec, NAMES, fixed=FIXED)

@@ -1,0 +1,87 @@
+"""gpt-oss: a learned sink for each head, a window in every other layer, experts with bounded gates. Source: OpenAI,
+2025."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from attncli.errors import UnsupportedError
+from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn
+from attncli.models.config import Config
+from attncli.models.config_values import ACTIVATIONS
+from attncli.models.families import llama
+from attncli.models.family import Family, PerExpert
+from attncli.models.layer_types import layer_types, masked
+from attncli.models.rotary import rope
+
+NAMES = llama.NAMES.with_roles(
+    {
+        "attn.sinks": "self_attn.sinks",
+        "experts.router": "mlp.router",
+        "experts.gate experts.up": PerExpert("mlp.experts.gate_up_proj", alternating=True, transposed=True),
+        "experts.down": PerExpert("mlp.experts.down_proj", transposed=True),
+    },
+    without=("mlp.gate", "mlp.up", "mlp.down"),
+)
+
+THETA, FACTOR, ORIGINAL = 150000.0, 32.0, 4096
+"""The rotary embedding of a config that says nothing of it."""
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a gpt-oss. Raises UnsupportedError for weights of four bits."""
+    _check_weights(config)
+    count = config.whole("num_local_experts", "num_experts", default=128, most=2**16)
+    experts = Experts(
+        count,
+        config.whole("num_experts_per_tok", "experts_per_token", default=4, most=count),
+        config.whole("intermediate_size", default=2880),
+        config.choice("hidden_act", among=ACTIVATIONS, default="silu"),
+        renormalise=True,
+        bounded=Bounded(config.number("swiglu_limit", default=7.0), config.number("swiglu_alpha", default=1.702)),
+    )
+    config.optional("initial_context_length")  # repeats what is said of the scaling
+    window = config.optional("sliding_window", default=128)
+    norm, position = llama.rms(config, default=1e-5), _position(config)
+    blocks = [
+        llama.block(
+            config,
+            position=position,
+            dim=llama.head_dim(config, 64),
+            mask=masked(config, kind, window),
+            kv_heads=8,
+            norms={"attn.in": norm, "mlp.in": norm},
+            mlp=experts,
+        )
+        for kind in layer_types(config, llama.depth(config), lambda layer: layer % 2 == 0)
+    ]
+    blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
+    linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
+    return llama.decoder(config, "gpt_oss", blocks, final=norm, biases=("experts.*", *linears))
+
+
+def _position(config: Config) -> Rope:
+    dim = llama.head_dim(config, 64)
+    found = rope(config, dim, default_theta=THETA)
+    if config.get("rope_parameters") or config.get("rope_scaling"):
+        return found
+    magnitude = 0.1 * math.log(FACTOR) + 1.0
+    return replace(found, scaling=Yarn(FACTOR, ORIGINAL, magnitude=magnitude, truncate=False))
+
+
+def _check_weights(config: Config) -> None:
+    told = config.get("quantization_config")
+    method = told.get("quant_method") if isinstance(told, dict) else None
+    if method == "mxfp4":
+        raise UnsupportedError(
+            "config.json sets quantization_config to 'mxfp4': the experts' weights have four bits each",
+            where=config.where,
+            expected="the same model in bfloat16, float16 or float32",
+            hint="--model unsloth/gpt-oss-20b-BF16",
+        )
+    if told is not None:
+        raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
+
+
+FAMILY = Family("gpt_oss", spec, NAMES)

@@ -1,0 +1,96 @@
+"""Llama 4 (text): chunks in three layers of four, the fourth without positions and with queries that grow, experts.
+Source: Meta, 2025."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.mechanism.mask import Causal, Chunk
+from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature
+from attncli.models.config import Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
+from attncli.models.families import llama
+from attncli.models.family import Family, PerExpert
+from attncli.models.rotary import rope
+
+NAMES = replace(
+    llama.NAMES.with_roles(
+        {
+            "mlp.gate": "feed_forward.gate_proj",
+            "mlp.up": "feed_forward.up_proj",
+            "mlp.down": "feed_forward.down_proj",
+            "experts.router": "feed_forward.router",
+            "experts.gate experts.up": PerExpert("feed_forward.experts.gate_up_proj", transposed=True),
+            "experts.down": PerExpert("feed_forward.experts.down_proj", transposed=True),
+            "shared.gate": "feed_forward.shared_expert.gate_proj",
+            "shared.up": "feed_forward.shared_expert.up_proj",
+            "shared.down": "feed_forward.shared_expert.down_proj",
+        }
+    ),
+    prefixes=("model.", "language_model.model."),
+)
+
+FIXED = {"for_llm_compressor": Fixed(False, "experts would be stored one by one")}
+
+CHUNKED, WHOLE = "chunked_attention", "full_attention"
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a Llama 4."""
+    count = llama.depth(config)
+    every = config.whole("no_rope_layer_interval", default=4)
+    rotated = config.many("no_rope_layers", kind=int, count=count) or [
+        int((layer + 1) % every != 0) for layer in range(count)
+    ]
+    step = config.whole("interleave_moe_layer_step", default=1)
+    told = config.many("moe_layers", kind=int)
+    mixed = range(step - 1, count, step) if told is None else told
+    kinds = config.many("layer_types", kind=str, count=count) or [CHUNKED if turned else WHOLE for turned in rotated]
+    size = config.optional("attention_chunk_size", default=8192)
+    if any(kind not in (CHUNKED, WHOLE) for kind in kinds) or (CHUNKED in kinds and size is None):
+        raise config.refuse("layer_types", f"{CHUNKED} with an attention_chunk_size, and {WHOLE}")
+    masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
+    blocks = [
+        _block(config, mask, bool(turned), layer in mixed)
+        for layer, (mask, turned) in enumerate(zip(masks, rotated, strict=True))
+    ]
+    final = llama.rms(config, default=1e-5)
+    biases = ("attn.[qkvo]",) if config.flag("attention_bias", default=False) else ()
+    return llama.decoder(config, "llama4_text", blocks, final=final, biases=biases)
+
+
+def _block(config: Config, mask: Causal | Chunk, rotated: bool, mixed: bool) -> Block:
+    norm, dim = llama.rms(config, default=1e-5), llama.head_dim(config, 128)
+    normed = config.flag("use_qk_norm", default=True) and rotated
+    grown = Temperature(config.whole("floor_scale", default=8192), config.number("attn_scale", default=0.1))
+    grows = config.flag("attn_temperature_tuning", default=True) and not rotated
+    position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
+    found = llama.block(
+        config,
+        position=position if rotated else None,
+        dim=dim,
+        mask=mask,
+        kv_heads=8,
+        qk_norm=QkNorm(Norm("rms", norm.eps, affine=False), after=True) if normed else None,
+        norms={"attn.in": norm, "mlp.in": norm},
+        mlp=_experts(config) if mixed else _dense(config),
+    )
+    return replace(found, attention=replace(found.attention, temperature=grown if grows else None))
+
+
+def _dense(config: Config) -> Mlp:
+    activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
+    return Mlp(config.whole("intermediate_size_mlp", default=16384), activation, gated=True)
+
+
+def _experts(config: Config) -> Experts:
+    """The experts, which read their input times their share, beside one that serves every token."""
+    config.optional("intermediate_size_mlp")  # of layers without experts
+    part = llama.gated(config, default=8192)
+    count = config.whole("num_local_experts", default=16, most=2**16)
+    chosen = config.whole("num_experts_per_tok", default=1, most=count)
+    routing = Routing("sigmoid", of_input=True)
+    return Experts(count, chosen, part.width, part.activation, renormalise=False, shared=part, routing=routing)
+
+
+FAMILY = Family("llama4_text", spec, NAMES, fixed=FIXED)
