@@ -38,6 +38,8 @@ UNITS = {
 }
 LINES = 10_000
 """Lines of a plain table that are written at once."""
+FIGURES = (".svg", ".png", ".pdf")
+"""How files of figures end."""
 
 
 def check(
@@ -54,8 +56,16 @@ def check(
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
     if len(formats) > 1:
         raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
-    if asked.svg is not None and asked.svg.suffix.lower() != ".svg":
-        raise UsageError(f"--svg is {str(asked.svg)!r}", expected="a file ending in .svg")
+    if asked.svg is not None and asked.svg.suffix.lower() not in FIGURES:
+        raise UsageError(f"--figure is {str(asked.svg)!r}", expected="a file ending in .svg, .png or .pdf")
+    if asked.figure_style:
+        from attncli.render.figures.files import style_of
+
+        if asked.svg is None:
+            raise UsageError(
+                "--figure-style is about a figure, and none is asked for", expected="--figure FILE as well"
+            )
+        style_of(asked.figure_style)
     size(asked.max_output, "--max-output")
     shown(asked, parts)
     if asked.lang == "zh" and asked.ascii:
@@ -65,7 +75,7 @@ def check(
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
-    _check_files({"--output": asked.file, "--svg": asked.svg, **(written or {})})
+    _check_files({"--output": asked.file, "--figure": asked.svg, **(written or {})})
 
 
 def _check_files(given: Mapping[str, Path | None]) -> None:
@@ -210,14 +220,19 @@ def _plain(rows: Iterable[Sequence[object]], place: int, several: bool) -> Itera
         yield lines.encode()
 
 
-def draw(document: RunDocument | HeadsDocument, asked: OutputOptions) -> None:
-    """Draw a document's weights to the file that `--svg` names."""
+def draw(document: Document, asked: OutputOptions) -> None:
+    """Draw a document to the file that `--figure` names. Raises InputError for one that holds nothing to draw."""
     from attncli.inputs.atomic import atomic_writer
-    from attncli.render.svg import attention_svg
+    from attncli.render.figures.files import style_of, written
+    from attncli.render.figures.of_document import figure
 
     assert asked.svg is not None
+    style = style_of(asked.figure_style)
+    drawing = figure(document, scale=asked.scale_colors, theme=style.theme)
+    assert drawing is not None  # the commands that call this have a shape
+    data = written(drawing.svg(mm=style.mm, title=str(getattr(document, "text", ""))), asked.svg.suffix, style)
     with atomic_writer(asked.svg) as file:
-        file.write(attention_svg(document, scale=asked.scale_colors).encode())
+        file.write(data)
 
 
 def printed(block: Lines, how: View, environment: Environment) -> str:

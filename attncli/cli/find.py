@@ -40,7 +40,7 @@ def find(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
     start: Annotated[
         str | None,
@@ -67,13 +67,15 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
-    single = output.json or page.html is not None
+    single = output.json or output.svg is not None or page.html is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
 
     def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
                 document = _document(environment, loaded, found, model, compute, (start, end), words=words)
+                if output.svg is not None:
+                    answer.draw(document, output)
                 if page.html is not None:
                     _write_page(loaded, found, model, document, page, how.lang)
             yield document

@@ -96,7 +96,8 @@ class OutputOptions:
     ndjson: Annotated[bool, the.NDJSON] = False
     plain: Annotated[bool, the.PLAIN] = False
     output: Annotated[Path | None, the.OUTPUT_FILE] = None
-    svg: Annotated[Path | None, the.SVG] = None
+    svg: Annotated[Path | None, the.FIGURE] = None
+    figure_style: Annotated[str, the.FIGURE_STYLE] = ""
     show: Annotated[str | None, the.SHOW] = None
     brief: Annotated[bool, the.BRIEF] = False
     full: Annotated[bool, the.FULL] = False

@@ -1,4 +1,4 @@
-"""Answers of commands whose picture (`--svg`) is their screen."""
+"""Answers of commands whose figure may be their screen."""
 
 from __future__ import annotations
 
@@ -31,10 +31,18 @@ def give(
     held = list(documents)
     if asked.svg is not None:
         from attncli.inputs.atomic import atomic_writer
+        from attncli.render.figures.files import style_of, written
+        from attncli.render.figures.of_document import figure
         from attncli.render.lines import spaced
         from attncli.render.picture import screen_svg
 
-        coloured = replace(how, color=True)
+        style = style_of(asked.figure_style)
+        drawing = figure(held[0], scale=asked.scale_colors, theme=style.theme) if len(held) == 1 else None
+        if drawing is None:  # what is told in words and tables is drawn as it is told
+            svg = screen_svg(spaced(screen(document, replace(how, color=True)) for document in held))
+        else:
+            svg = drawing.svg(mm=style.mm)
+        data = written(svg, asked.svg.suffix, style)
         with atomic_writer(asked.svg) as file:
-            file.write(screen_svg(spaced(screen(document, coloured) for document in held)).encode())
+            file.write(data)
     answer.give(held, screen, rows, asked, environment, how)

@@ -19,7 +19,6 @@ from attncli.cli.options import (
     command_app,
     number,
     option,
-    without,
 )
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
@@ -29,7 +28,7 @@ from attncli.errors import UsageError
 def tensors(
     ctx: typer.Context,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg")],
+    output: OutputOptions,
     page: PageOptions,
     file: Annotated[
         Path,
@@ -111,6 +110,8 @@ def tensors(
 
         record = captured_record(arrays, trace, document, heads=chosen)
         page_output.write(page, Page(str(file), [record], lang=how.lang, budget=page.budget))
+    if output.svg is not None:
+        answer.draw(document, output)
     answer.give(iter([document]), tensors_screen, tensors_rows, output, environment, how)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from attncli.render.lines import Line, Lines
 from attncli.render.safe import cells, safe_html
 
 WIDE, TALL, MARGIN = 8.4, 18, 16
 """Width of a cell and height of a line for a 14 px monospace font, and the space around, in px."""
+RUN = re.compile(r"\S+(?: \S+)*")
+"""A run of text: words with one space between them."""
 COLOURS = {
     "bright_black": "#6b7280", "yellow": "#8a6100", "cyan": "#0e7490", "green": "#15803d", "red": "#b91c1c", "magenta": "#a21caf",
     "bright_blue": "#1d4ed8", "white": "#374151", "black": "#000000",
@@ -27,7 +31,7 @@ def screen_svg(block: Lines) -> str:
 
 
 def _line(row: Line, top: int) -> str:
-    """One line: a rectangle behind each coloured piece, then its text, held to its cells."""
+    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin."""
     out, at = [], 0
     for text, style in row:
         size = cells(text)
@@ -37,12 +41,10 @@ def _line(row: Line, top: int) -> str:
             out.append(
                 f'<rect x="{x:.1f}" y="{top}" width="{size * WIDE:.1f}" height="{TALL}" fill="{back}" shape-rendering="crispEdges"/>'
             )
-        if text.strip(" "):
-            lead = len(text) - len(text.lstrip(" "))
-            shown = text.strip(" ")
-            more = (' font-weight="bold"' if bold else "") + (' text-decoration="underline"' if underlined else "")
-            place = f'x="{x + lead * WIDE:.1f}" y="{top + 13}" textLength="{cells(shown) * WIDE:.1f}" lengthAdjust="spacingAndGlyphs"'
-            out.append(f'<text {place} fill="{front}"{more} style="unicode-bidi:isolate">{safe_html(shown)}</text>')
+        more = (' font-weight="bold"' if bold else "") + (' text-decoration="underline"' if underlined else "")
+        for run in RUN.finditer(text):
+            place = f'x="{x + cells(text[: run.start()]) * WIDE:.1f}" y="{top + 13}"'
+            out.append(f'<text {place} fill="{front}"{more} style="unicode-bidi:isolate">{safe_html(run[0])}</text>')
         at += size
     return "".join(out)
 

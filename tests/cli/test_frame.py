@@ -55,11 +55,11 @@ def test_output_dash_is_standard_output_and_file_dash_standard_input() -> None:
 
 
 def test_one_file_is_not_written_twice(tmp_path: Path) -> None:
-    for first, second, name in (("--output", "--svg", "x.svg"), ("--output", "--save", "x.npz")):
+    for first, second, name in (("--output", "--figure", "x.svg"), ("--output", "--save", "x.npz")):
         found = ask("run", "a b", first, str(tmp_path / name), second, str(tmp_path / name))
         assert (found.code, f"{first} and {second} are the same file" in found.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
-    assert "a file ending in .svg" in ask("run", "a b", "--svg", str(tmp_path / "x.png")).err
+    assert "a file ending in .svg" in ask("run", "a b", "--svg", str(tmp_path / "x.gif")).err
 
 
 def test_an_error_in_one_of_many_texts_names_the_line() -> None:

@@ -1,0 +1,114 @@
+"""Bars, curves, links between words, and a shaded sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attncli.render.figures.drawing import Drawing, fitted, width
+
+LINE = 15.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of a ranking: its name, its number, and what is told of it. mark: another number on the same bar."""
+
+    name: str
+    value: float
+    told: str
+    mark: float | None = None
+
+
+def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float) -> float:
+    """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end."""
+    most = max((abs(one.value) for one in bars), default=0.0) or 1.0
+    edge = min(max((width(one.name, 9) for one in bars), default=0), 180) + 10
+    for at, one in enumerate(bars):
+        y = top + at * LINE
+        drawing.text(edge - 8, y + 9, fitted(one.name, 9, 176), anchor="end")
+        drawing.rectangle(edge, y + 2, 180, 8, drawing.theme.line)
+        drawing.rectangle(edge, y + 2, 180 * abs(one.value) / most, 8, drawing.theme.series[0 if one.value >= 0 else 1])
+        if one.mark is not None:
+            drawing.rectangle(edge + 180 * min(abs(one.mark) / most, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
+        drawing.text(edge + 188, y + 9, one.told, quiet=True)
+    return top + len(bars) * LINE
+
+
+def draw_curves(
+    drawing: Drawing, series: Sequence[tuple[str, Sequence[tuple[float, float]]]], top: float, x_name: str, y_name: str
+) -> float:
+    """Curves on logarithmic axes with their names at their ends, apart from each other. Returns where they end."""
+    points = [point for _, line in series for point in line if min(point) > 0]
+    if not points:
+        return top
+    (x0, x1), (y0, y1) = (
+        (math.log10(min(p[axis] for p in points)), math.log10(max(p[axis] for p in points))) for axis in (0, 1)
+    )
+    wide, tall, left, begin = 260.0, 190.0, 44.0, top + 18
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        x, y = (math.log10(number) for number in point)
+        return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (1 - (y - y0) / ((y1 - y0) or 1))
+
+    drawing.text(left, begin - 8, y_name, quiet=True)
+    for power in range(math.ceil(y0), math.floor(y1) + 1):
+        y = place((10**x0, 10**power))[1]
+        drawing.path([(left, y), (left + wide, y)], drawing.theme.line, thick=0.5)
+        if (power - math.ceil(y0)) % max(round((y1 - y0) / 7), 1) == 0:
+            drawing.text(left - 6, y + 3, f"10{_raised(power)}", anchor="end", quiet=True, size=8)
+    for power in range(math.ceil(x0), math.floor(x1) + 1):
+        x = place((10**power, 10**y0))[0]
+        drawing.path([(x, begin), (x, begin + tall)], drawing.theme.line, thick=0.5)
+        drawing.text(x, begin + tall + 13, f"10{_raised(power)}", anchor="middle", quiet=True, size=8)
+    drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
+    ends = []
+    for at, (name, line) in enumerate(series):
+        held = [place(point) for point in line if min(point) > 0]
+        if held:
+            drawing.path(held, drawing.theme.series[at % len(drawing.theme.series)], thick=1.6)
+            ends.append((held[-1][1], name, at))
+    below = -math.inf
+    for y, name, at in sorted(ends):
+        below = max(y, below + 11)
+        drawing.rectangle(left + wide + 6, below - 2, 8, 3, drawing.theme.series[at % len(drawing.theme.series)])
+        drawing.text(left + wide + 18, below + 3, name)
+    return begin + tall + 30
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def draw_links(
+    drawing: Drawing, links: Sequence[tuple[int, int, float]], queries: Sequence[str], keys: Sequence[str], top: float
+) -> float:
+    """Two columns of words, and lines between them as strong as their weights. Returns where they end."""
+    left = min(max((width(word, 9) for word in queries), default=0), 120)
+    right = left + 130
+    for words, x, anchor in ((queries, left, "end"), (keys, right, "start")):
+        for at, word in enumerate(words):
+            drawing.text(x, top + at * LINE + 9, fitted(word, 9, 120), anchor=anchor)
+    for query, key, weight in links:
+        ends = [(left + 5, top + query * LINE + 6), (right - 5, top + key * LINE + 6)]
+        drawing.path(ends, drawing.theme.series[0], thick=0.5 + 4 * weight, curved=True, faint=0.25 + 0.75 * weight)
+    return top + max(len(queries), len(keys)) * LINE
+
+
+def draw_sentence(drawing: Drawing, words: Sequence[str], shares: Sequence[float], chosen: int, top: float) -> float:
+    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. Returns where they end."""
+    x, y = 0.0, top
+    for at, (word, share) in enumerate(zip(words, shares, strict=True)):
+        wide = width(word, 12)
+        if x and x + wide > 420:
+            x, y = 0.0, y + 21
+        drawing.pieces.append(
+            f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3" fill="{drawing.theme.series[0]}" '
+            f'fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
+        )
+        drawing.text(x + wide / 2, y + 12.5, word, size=12, bold=at == chosen, anchor="middle")
+        if at == chosen:
+            drawing.rectangle(x, y + 17, wide, 1.5, drawing.theme.series[0])
+        x += wide + 8
+    return y + 22

@@ -1,0 +1,175 @@
+"""Drawing: shapes and texts in points, written as one standalone SVG. Cells of a map are one embedded image."""
+
+from __future__ import annotations
+
+import struct
+import unicodedata
+import zlib
+from base64 import b64encode
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attncli.render.palette import Palette
+from attncli.render.safe import safe, safe_html
+
+SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', 'Noto Color Emoji', sans-serif"
+"""Families that papers accept, and the ones that stand in for them."""
+MM = 72 / 25.4
+"""Points in a millimetre."""
+WIDER = 1.08
+"""How much wider than Helvetica the families are that stand in for it."""
+NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of a figure. weights: from low to high; signed: below 0, 0, above 0."""
+
+    paper: str
+    ink: str
+    quiet: str
+    line: str
+    series: tuple[str, ...]
+    weights: Palette
+    signed: Palette
+
+
+LIGHT = Theme(
+    "#ffffff", "#1c1d20", "#5f636b", "#d9d6cf", ("#2f6fb4", "#d5761f", "#3c8d5a", "#9b59a6", "#c0483a", "#6a6d74"),
+    Palette("blues", ("ffffff", "e4eef8", "a9cbe8", "5a9bd4", "2568ad", "0d3166")),
+    Palette("brown-blue", ("8c3b12", "dd8a4e", "f6dcc6", "ffffff", "cfe0f2", "5a9bd4", "17497f")),
+)  # fmt: skip
+DARK = Theme(
+    "#16181b", "#eceae4", "#a3a6ad", "#3a3e44", ("#7db8f0", "#f0a05e", "#7fd19b", "#d3a3df", "#f08f7f", "#a3a6ad"),
+    Palette("dark blues", ("1d2126", "1c3550", "225a8f", "3f8ccb", "86bfee", "eaf5ff")),
+    Palette("dark brown-blue", ("f7b27c", "b5622a", "4d3222", "1d2126", "1f3a58", "3f83bf", "a8d4fb")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a text lies: left, top, right, bottom, in points."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that grows to the right and down from (0, 0). boxes: where its level texts lie."""
+
+    theme: Theme = LIGHT
+    pieces: list[str] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def text(
+        self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
+        turned: float = 0,
+    ) -> None:  # fmt: skip
+        """A run of text whose baseline begins, is centred or ends at (x, y). turned: degrees against the clock."""
+        wide = width(text, size) * (1.08 if bold else 1)
+        left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        if not turned:
+            self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
+            self._reach(left + wide, y + 0.3 * size)
+        place = f' transform="rotate({-turned:g} {x:.2f} {y:.2f})"' if turned else ""
+        weight = ' font-weight="600"' if bold else ""
+        fill = self.theme.quiet if quiet else self.theme.ink
+        self.pieces.append(
+            f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{place}>{safe_html(text)}</text>'
+        )
+
+    def rectangle(self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none") -> None:
+        """A rectangle from its upper left corner."""
+        self._reach(x + wide, y + tall)
+        self.pieces.append(
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}" fill="{fill}" stroke="{stroke}" stroke-width="0.5"/>'
+        )
+
+    def path(
+        self,
+        points: list[tuple[float, float]],
+        stroke: str,
+        *,
+        thick: float = 1,
+        curved: bool = False,
+        faint: float = 1,
+    ) -> None:
+        """A line through points; curved: from the first to the last, level at both ends."""
+        for x, y in points:
+            self._reach(x, y)
+        (x0, y0), (x1, y1) = points[0], points[-1]
+        middle = (x0 + x1) / 2
+        way = (
+            f"M{x0:.2f} {y0:.2f}C{middle:.2f} {y0:.2f} {middle:.2f} {y1:.2f} {x1:.2f} {y1:.2f}"
+            if curved
+            else "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
+        )
+        self.pieces.append(
+            f'<path d="{way}" fill="none" stroke="{stroke}" stroke-width="{thick:.2f}" stroke-opacity="{faint:.3f}" stroke-linecap="round"/>'
+        )
+
+    def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
+        """A map as one image. colours: uint8 [row, column, 4], RGBA."""
+        self._reach(x + wide, y + tall)
+        self.pieces.append(
+            f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
+            f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png(colours)).decode()}"/>'
+        )
+
+    def _reach(self, x: float, y: float) -> None:
+        self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
+
+    def svg(self, *, mm: float | None = None, title: str = "") -> str:
+        """The drawing as SVG text. mm: its width on paper, None for a point a point."""
+        margin = 10.0
+        wide, tall = self.corner[0] + 2 * margin, self.corner[1] + 2 * margin
+        across = wide / MM if mm is None else mm
+        size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
+        box = f'viewBox="{-margin:g} {-margin:g} {wide:.2f} {tall:.2f}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{SANS}" role="img">\n'
+            f"<title>{safe_html(title)}</title>\n"
+            f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
+            + "\n".join(self.pieces)
+            + "\n</svg>\n"
+        )
+
+
+def width(text: str, size: float) -> float:
+    """About how wide a text is, in points, in the widest of the families."""
+    total = 0.0
+    for letter in safe(text):
+        if letter.isascii():
+            total += 0.32 if letter in NARROW else 0.92 if letter in WIDE else 0.7 if letter.isupper() else 0.58
+        elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+            continue
+        else:
+            total += 1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.68
+    return total * size * WIDER
+
+
+def fitted(text: str, size: float, room: float) -> str:
+    """The text, shortened with … until it fits."""
+    if width(text, size) <= room:
+        return text
+    while text and width(text + "…", size) > room:
+        text = text[:-1]
+    return text + "…"
+
+
+def _png(colours: np.ndarray) -> bytes:
+    """Pixels [row, column, 4] as a PNG file. Source: the PNG specification."""
+    tall, wide, _ = colours.shape
+    lines = np.concatenate([np.zeros((tall, 1), np.uint8), colours.reshape(tall, wide * 4)], 1).tobytes()
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", wide, tall, 8, 6, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")

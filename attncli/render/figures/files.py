@@ -1,0 +1,81 @@
+"""A drawing as a file: SVG, PNG or PDF."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from attncli.errors import UnsupportedError, UsageError
+from attncli.render.figures.drawing import DARK, LIGHT, MM, Theme
+
+SUFFIXES = (".svg", ".png", ".pdf")
+DPI = 192
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a figure is written. mm: width on paper, None for what the drawing takes. dpi: dots per inch of a PNG."""
+
+    theme: Theme = LIGHT
+    mm: float | None = None
+    dpi: int = DPI
+
+
+def style_of(text: str) -> Style:
+    """The style that words such as "85mm,300dpi,dark" name. Raises UsageError."""
+    theme, mm, dpi = LIGHT, None, DPI
+    for word in filter(None, (part.strip().lower() for part in text.split(","))):
+        if word in ("light", "dark"):
+            theme = DARK if word == "dark" else LIGHT
+        elif (found := re.fullmatch(r"(\d+(?:\.\d+)?)(mm|dpi)", word)) is None:
+            raise UsageError(
+                f"--figure-style {word!r} is no style", expected="light, dark, 85mm, 300dpi, joined by commas"
+            )
+        elif found[2] == "mm" and 10 <= float(found[1]) <= 2000:
+            mm = float(found[1])
+        elif found[2] == "dpi" and 36 <= float(found[1]) <= 1200:
+            dpi = round(float(found[1]))
+        else:
+            raise UsageError(f"--figure-style {word!r} is out of range", expected="10mm to 2000mm, 36dpi to 1200dpi")
+    return Style(theme, mm, dpi)
+
+
+def written(svg: str, suffix: str, style: Style) -> bytes:
+    """The bytes of a file with this suffix. Raises UnsupportedError where what makes it is not installed."""
+    match suffix.lower():
+        case ".svg":
+            return svg.encode()
+        case ".png":
+            return _png(svg, style)
+        case ".pdf":
+            return _pdf(svg)
+        case other:
+            raise UsageError(f"no figure ends in {other!r}", expected=", ".join(SUFFIXES))
+
+
+def _png(svg: str, style: Style) -> bytes:
+    if find_spec("resvg_py") is None:
+        raise UnsupportedError("a .png figure needs resvg-py", expected="a .svg figure", hint="pip install resvg-py")
+    from resvg_py import svg_to_bytes
+
+    size = re.search(r'width="([\d.]+)mm"', svg)
+    across = round(float(size[1]) * MM / 72 * style.dpi) if size else None
+    return bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
+
+
+def _pdf(svg: str) -> bytes:
+    if find_spec("typst") is None:
+        raise UnsupportedError(
+            "a .pdf figure needs typst", expected="a .svg or .png figure", hint='pip install "attn[pdf]"'
+        )
+    import typst
+
+    size = re.search(r'width="([\d.]+)mm"', svg)
+    wide = f"{size[1]}mm" if size else "auto"
+    source = (
+        "#set page(width: auto, height: auto, margin: 0pt)\n"
+        f'#image(bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width: {wide})'
+    )
+    return bytes(typst.compile(source.encode()))

@@ -1,0 +1,125 @@
+"""Heat maps with their words at the edges, one or many on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.render.figures.drawing import Drawing, fitted, width
+from attncli.render.palette import LEVELS, Palette, normalise
+
+NAMED = 40
+"""Words along an edge that are still written."""
+CELL, SMALL, SIZE = 13.0, 58.0, 8.5
+MOST = 512
+"""Cells along a side of an image; more are pooled by their largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A matrix [query, key], NaN where hidden, with the words of its edges. signed: whether 0 is its middle."""
+
+    caption: str
+    values: np.ndarray[Any, Any]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    signed: bool = False
+
+
+def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, *, scale: str, across: int = 8) -> float:
+    """The maps side by side, `across` in a row, each kind on one scale; returns where they end."""
+    if not maps:
+        return top
+    few = len(maps) <= 3
+    high = {kind: _largest([one for one in maps if one.signed == kind]) for kind in (False, True)}
+    left, begin = 0.0, top
+    bottom = top
+    for at, one in enumerate(maps):
+        if at and at % (3 if few else across) == 0:
+            left, begin = 0.0, bottom + (14 if few else 5)
+        right, end = _draw(drawing, one, left, begin, scale, high[one.signed], named=few)
+        left, bottom = right + (16 if few else 7), max(bottom, end)
+    kinds = [kind for kind in (False, True) if any(one.signed == kind for one in maps)]
+    for kind in kinds:
+        bottom = _legend(drawing, bottom + 16, high[kind], signed=kind)
+    return bottom
+
+
+def _largest(maps: Sequence[Map]) -> float:
+    found = [float(np.nanmax(np.abs(one.values))) for one in maps if np.isfinite(one.values).any()]
+    return max(found, default=1.0) or 1.0
+
+
+def _draw(
+    drawing: Drawing, one: Map, left: float, top: float, scale: str, high: float, *, named: bool
+) -> tuple[float, float]:
+    rows, columns = one.values.shape
+    words = named and max(rows, columns) <= NAMED
+    edge = min(max((width(word, SIZE) for word in one.rows), default=0), 90) + 6 if words else 0
+    room = min(max((width(word, SIZE) for word in one.columns), default=0), 90) * 0.76 + 8 if words else 4
+    cell = CELL if words else (max(300 / max(rows, columns), 0.3) if named else SMALL / max(rows, columns))
+    size = 9.0 if named else 7.5
+    caption = fitted(
+        one.caption if named else one.caption.replace("layer ", "").replace(" head ", "."),
+        size,
+        max(columns * cell + edge, 90 if named else 0),
+    )
+    drawing.text(left, top + 9, caption, size=size, bold=named, quiet=not named)
+    x, y = left + edge, top + 14 + room
+    drawing.rectangle(x, y, columns * cell, rows * cell, "none", stroke=drawing.theme.line)
+    palette = drawing.theme.signed if one.signed else drawing.theme.weights
+    drawing.cells(
+        x,
+        y,
+        columns * cell,
+        rows * cell,
+        coloured(pooled(one.values), palette, "signed" if one.signed else scale, high),
+    )
+    slant = 0.0
+    if words:
+        for at, word in enumerate(one.rows):
+            drawing.text(x - 4, y + (at + 0.5) * cell + 3, fitted(word, SIZE, 86), size=SIZE, anchor="end", quiet=True)
+        for at, word in enumerate(one.columns):
+            shown = fitted(word, SIZE, 86)
+            drawing.text(x + (at + 0.5) * cell + 2, y - 5, shown, size=SIZE, quiet=True, turned=50)
+            slant = max(slant, (at + 0.5) * cell + 2 + width(shown, SIZE) * 0.65 - columns * cell)
+    drawing.corner[0] = max(drawing.corner[0], x + columns * cell + slant)
+    return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
+
+
+def pooled(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A matrix of at most `MOST` cells a side; each the one of largest size."""
+    block = -(-max(values.shape) // MOST)
+    if block <= 1:
+        return values
+    rows, columns = (-(-size // block) for size in values.shape)
+    held = np.full((rows * block, columns * block), np.nan)
+    held[: values.shape[0], : values.shape[1]] = values
+    cells = held.reshape(rows, block, columns, block).swapaxes(1, 2).reshape(rows, columns, -1)
+    sizes = np.where(np.isnan(cells), -1, np.abs(cells))
+    return np.take_along_axis(cells, sizes.argmax(-1)[..., None], -1)[..., 0]
+
+
+def coloured(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
+    """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear."""
+    low = -high if scale == "signed" else None if scale == "row" else 0.0
+    shares = normalise(values, scale, low=low, high=None if scale == "row" else high)
+    table = np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
+    found = np.zeros((*values.shape, 4), np.uint8)
+    seen = np.isfinite(shares)
+    found[seen, :3] = table[np.rint(shares[seen] * (LEVELS - 1)).astype(int)]
+    found[seen, 3] = 255
+    return found
+
+
+def _legend(drawing: Drawing, top: float, high: float, *, signed: bool) -> float:
+    palette = drawing.theme.signed if signed else drawing.theme.weights
+    strip = np.array([[(*palette.rgb(at / 63), 255) for at in range(64)]], np.uint8)
+    low = f"−{high:.2f}" if signed else "0"
+    drawing.text(0, top + 6, low, size=SIZE, quiet=True)
+    drawing.cells(34, top, 96, 6, strip)
+    drawing.text(136, top + 6, f"{high:.2f}", size=SIZE, quiet=True)
+    return top + 8

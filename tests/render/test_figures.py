@@ -1,0 +1,180 @@
+"""Figures: well-formed, inert, standalone; their cells are the document's numbers, their texts do not overlap."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from base64 import b64decode
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from pictures import png
+from render import documents
+
+from attncli.errors import InputError, UsageError
+from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
+from attncli.render.figures.files import Style, style_of, written
+from attncli.render.figures.maps import coloured, pooled
+from attncli.render.figures.of_document import figure
+
+NS = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).parents[2]
+HOSTILE = ["<script>alert(1)</script>", '"/><a href="http://x"/>', "\x1b[2J", "&amp;", "\u202e", "שלום", "]]>", "今天"]
+TEXT = "the cat sat on the mat"
+ASKED: dict[str, tuple[str, ...]] = {
+    "run": ("run", TEXT),
+    "run of eight heads": ("run", TEXT, "--num-heads", "8"),
+    "run of a query": ("run", TEXT, "--query", "cat"),
+    "heads": ("heads", TEXT),
+    "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
+    "compare": ("compare", TEXT, "the dog sat on the mat"),
+    "cross": ("cross", "今天 我 的 计划 是 买菜", "مرحبا بالعالم a much_longer_word_than_the_others"),
+    "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz"), "--mask", "causal"),
+    "mask": ("mask", "causal", "window:3"),
+    "cost": ("cost",),
+}
+
+
+def document(name: str) -> Any:
+    """The document of a command, arrays as lists, null as NaN."""
+    answer = ask(*ASKED[name], "--json")
+    assert answer.code == 0, answer.err
+    return json.loads(answer.out)
+
+
+def overlap(a: Box, b: Box) -> bool:
+    return min(a.right, b.right) - max(a.left, b.left) > 0.5 and min(a.bottom, b.bottom) - max(a.top, b.top) > 0.5
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_drawn_and_apart(name: str, theme: Any) -> None:
+    drawing = figure(document(name), theme=theme)
+    assert drawing is not None
+    svg = drawing.svg()
+    root = ET.fromstring(svg)
+    assert {one.tag for one in root.iter()} <= {NS + tag for tag in ("svg", "rect", "text", "title", "image", "path")}
+    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+    assert svg == figure(document(name), theme=theme).svg()  # type: ignore[union-attr]
+    assert len(drawing.boxes) > 2
+    for a, b in combinations(drawing.boxes, 2):
+        assert not overlap(a, b), (a, b)
+    assert min(box.left for box in drawing.boxes) > -10
+    assert max(box.right for box in drawing.boxes) < drawing.corner[0] + 10
+
+
+def test_boxes_that_overlap_are_found() -> None:
+    drawing = Drawing()
+    drawing.text(0, 10, "one word")
+    drawing.text(20, 12, "another")
+    assert overlap(*drawing.boxes)
+
+
+def test_hostile_text_is_only_text() -> None:
+    drawing = figure(documents.run(HOSTILE))
+    assert drawing is not None
+    svg = drawing.svg(title=HOSTILE[0])
+    root = ET.fromstring(svg)
+    assert not {one.tag for one in root.iter()} & {NS + "script", NS + "a"}
+    assert not set(svg) & set("\x1b\u202e")
+    assert {"שלום", "今天", "\\u{202e}"} <= {one.text for one in root.iter(NS + "text")}
+
+
+def images(svg: str) -> list[np.ndarray]:
+    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]
+
+
+def test_cells_are_the_weights() -> None:
+    made = documents.run(["a", "b", "c"], causal=True)
+    drawing = figure(made)
+    assert drawing is not None
+    cells = images(drawing.svg())[0]
+    weights = np.array(made["layers"][0]["heads"][0]["weights"])
+    assert cells.shape == (3, 3, 4)
+    assert (cells[..., 3] == np.where(np.tril(np.ones((3, 3))) > 0, 255, 0)).all()
+    high = weights.max()
+    for i in range(3):
+        for j in range(i + 1):
+            assert tuple(cells[i, j, :3]) == LIGHT.weights.rgb(weights[i, j] / high)
+
+
+def test_signed_cells_and_pooling() -> None:
+    values = np.array([[-1.0, 0.0], [np.nan, 1.0]])
+    cells = coloured(values, LIGHT.signed, "signed", 1.0)
+    assert tuple(cells[0, 0, :3]) == LIGHT.signed.rgb(0)
+    assert tuple(cells[1, 1, :3]) == LIGHT.signed.rgb(1)
+    assert cells[1, 0, 3] == 0
+    large = np.zeros((1030, 700))
+    large[1029, 699] = -3.0
+    assert pooled(large).shape == (344, 234)
+    assert pooled(large)[-1, -1] == -3.0
+
+
+@pytest.mark.parametrize(("words", "style"), [
+    ("", Style()), ("dark", Style(DARK)), ("85mm, 300dpi", Style(LIGHT, 85.0, 300)),
+    ("Light,10.5mm", Style(LIGHT, 10.5)),
+])  # fmt: skip
+def test_styles(words: str, style: Style) -> None:
+    assert style_of(words) == style
+
+
+@pytest.mark.parametrize("words", ["blue", "5mm", "9999dpi", "85", "mm"])
+def test_no_styles(words: str) -> None:
+    with pytest.raises(UsageError, match="--figure-style"):
+        style_of(words)
+
+
+def test_a_picture_has_the_size_that_was_asked_for() -> None:
+    pytest.importorskip("resvg_py", reason="no resvg-py here (a Python package)")
+    drawing = figure(documents.run(["a", "b", "c"]))
+    assert drawing is not None
+    style = style_of("50mm,254dpi")
+    pixels = png(written(drawing.svg(mm=style.mm), ".png", style))
+    assert pixels.shape[1] == 500
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
+
+
+def test_a_page_of_pdf() -> None:
+    pytest.importorskip("typst", reason="no typst here (a Python package, the extra pdf)")
+    drawing = figure(documents.run(HOSTILE))
+    assert drawing is not None
+    data = written(drawing.svg(mm=85), ".pdf", Style())
+    assert data.startswith(b"%PDF-")
+    box = re.search(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)", data)
+    assert box is None or abs(float(box[1]) - 85 * 72 / 25.4) < 1
+
+
+def test_a_document_without_weights_is_refused() -> None:
+    with pytest.raises(InputError, match="no weights to draw"):
+        figure({**documents.run(), "layers": []})
+
+
+def test_every_command_with_a_shape_writes_it(tmp_path: Path) -> None:
+    for name, asked in ASKED.items():
+        file = tmp_path / f"{name}.svg"
+        answer = ask(*asked, "--figure", str(file))
+        assert answer.code == 0, answer.err
+        assert ET.fromstring(file.read_text("utf-8")).get("width", "").endswith("mm"), name
+
+
+def test_what_is_told_in_words_is_drawn_as_it_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "explain.svg"
+    assert ask("explain", TEXT, "--figure", str(file)).code == 0
+    root = ET.fromstring(file.read_text("utf-8"))
+    assert not any("textLength" in one.attrib for one in root.iter())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--figure", "a.gif"), "a file ending in .svg, .png or .pdf"), (("--figure-style", "dark"), "none is asked for")],
+    ids=str,
+)
+def test_misuse(arguments: tuple[str, ...], said: str) -> None:
+    answer = ask("run", TEXT, *arguments)
+    assert answer.code == 2
+    assert said in answer.err
