@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attncli.analysis.documents.declaration import Document
-    from attncli.analysis.documents.heads import HeadsDocument
-    from attncli.analysis.documents.run import RunDocument
     from attncli.render.lines import Lines
     from attncli.render.view import View
 

@@ -16,7 +16,9 @@ from asking import ask
 from pictures import png
 from render import documents
 
+from attncli.analysis.documents.reading import document_of
 from attncli.errors import InputError, UsageError
+from attncli.render.encoding import json_pieces
 from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
 from attncli.render.figures.files import Style, style_of, written
 from attncli.render.figures.maps import coloured, pooled
@@ -41,10 +43,15 @@ ASKED: dict[str, tuple[str, ...]] = {
 
 
 def document(name: str) -> Any:
-    """The document of a command, arrays as lists, null as NaN."""
+    """The document of a command."""
     answer = ask(*ASKED[name], "--json")
     assert answer.code == 0, answer.err
-    return json.loads(answer.out)
+    return document_of(json.loads(answer.out), name)
+
+
+def made_of(document: Any) -> Any:
+    """A document of plain dictionaries as it is declared."""
+    return document_of(json.loads(b"".join(json_pieces(document))), "test")
 
 
 def overlap(a: Box, b: Box) -> bool:
@@ -76,7 +83,7 @@ def test_boxes_that_overlap_are_found() -> None:
 
 
 def test_hostile_text_is_only_text() -> None:
-    drawing = figure(documents.run(HOSTILE))
+    drawing = figure(made_of(documents.run(HOSTILE)))
     assert drawing is not None
     svg = drawing.svg(title=HOSTILE[0])
     root = ET.fromstring(svg)
@@ -91,7 +98,7 @@ def images(svg: str) -> list[np.ndarray]:
 
 def test_cells_are_the_weights() -> None:
     made = documents.run(["a", "b", "c"], causal=True)
-    drawing = figure(made)
+    drawing = figure(made_of(made))
     assert drawing is not None
     cells = images(drawing.svg())[0]
     weights = np.array(made["layers"][0]["heads"][0]["weights"])
@@ -131,7 +138,7 @@ def test_no_styles(words: str) -> None:
 
 def test_a_picture_has_the_size_that_was_asked_for() -> None:
     pytest.importorskip("resvg_py", reason="no resvg-py here (a Python package)")
-    drawing = figure(documents.run(["a", "b", "c"]))
+    drawing = figure(made_of(documents.run(["a", "b", "c"])))
     assert drawing is not None
     style = style_of("50mm,254dpi")
     pixels = png(written(drawing.svg(mm=style.mm), ".png", style))
@@ -141,7 +148,7 @@ def test_a_picture_has_the_size_that_was_asked_for() -> None:
 
 def test_a_page_of_pdf() -> None:
     pytest.importorskip("typst", reason="no typst here (a Python package, the extra pdf)")
-    drawing = figure(documents.run(HOSTILE))
+    drawing = figure(made_of(documents.run(HOSTILE)))
     assert drawing is not None
     data = written(drawing.svg(mm=85), ".pdf", Style())
     assert data.startswith(b"%PDF-")
@@ -151,7 +158,7 @@ def test_a_page_of_pdf() -> None:
 
 def test_a_document_without_weights_is_refused() -> None:
     with pytest.raises(InputError, match="no weights to draw"):
-        figure({**documents.run(), "layers": []})
+        figure(made_of({**documents.run(), "layers": []}))
 
 
 def test_every_command_with_a_shape_writes_it(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from attncli.render.figures.maps import Map, draw_maps
 from attncli.render.matrix import as_matrix, visible
 from attncli.render.safe import label
 
-
 RANKED = 20
 """Rows of a ranking, at most."""
 WORDS = 60
