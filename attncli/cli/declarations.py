@@ -147,9 +147,7 @@ PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTP
 OUTPUT_FILE = option(
     "--output", "-o", help="Write the answer to a file; - is standard output.", panel=OUTPUT, metavar="FILE"
 )
-FIGURE = option(
-    "--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, metavar="FILE"
-)
+FIGURE = option("--figure", "--svg", help="Also draw a figure: .svg, .png or .pdf.", panel=OUTPUT, metavar="FILE")
 FIGURE_STYLE = option(
     "--figure-style", help="Of the figure: light or dark, 85mm, 300dpi.", panel=OUTPUT, metavar="WORDS"
 )
