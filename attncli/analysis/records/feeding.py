@@ -15,14 +15,17 @@ from attncli.mechanism.attend import RowBlock
 @np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     """A block of rows with the stages weights, and capped and biased where they were kept."""
-    chosen = records.chosen
-    stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items() if name != "entropy"}
-    seen = None if block.seen is None else backend.numpy(block.seen)
-    if seen is not None and seen.ndim == 3 and seen.shape[0] > 1:
-        seen = seen[chosen]
-    bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
+    held = range(block.first_head, block.first_head + len(block.stages["weights"]))
+    chosen = [head - held.start for head in records.chosen if head in held]
     rows = records.gathered(block.high)
-    rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), backend.numpy(block.lse)[chosen], seen, bias)
+    if chosen:
+        stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items() if name != "entropy"}
+        seen = None if block.seen is None else backend.numpy(block.seen)
+        if seen is not None and seen.ndim == 3 and seen.shape[0] > 1:
+            seen = seen[chosen]
+        bias = stages["biased"] - stages["capped"] if "biased" in stages and "capped" in stages else None
+        lse, first = backend.numpy(block.lse)[chosen], sum(head < held.start for head in records.chosen)
+        rows.add(block.start, block.low, np.nan_to_num(stages["weights"]), lse, seen, bias, first=first)
     records.watch.see(block)
 
 
@@ -45,7 +48,7 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
         score, most = (np.take_along_axis(held[name], strongest, -1)[..., 0] for name in ("masked", "weights"))
         lse = np.where(most > 0, score - np.log(most), -np.inf).astype(np.float32)
     bias = held["biased"] - held["capped"] if "biased" in held and "capped" in held else None
-    shown = seen[:1] if bool((seen == seen[:1]).all()) else seen  # heads that see the same
+    shown = seen[0] if bool((seen == seen[:1]).all()) else seen  # heads that see the same
     records.gathered(weights.shape[-1]).add(0, 0, weights, lse, None if seen.all() else shown, bias)
     keys = records.keys
     records.watch.whole(weights[..., :keys].astype(np.float64), seen[..., :keys])

@@ -34,53 +34,71 @@ class Gathered:
         self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
         self.bias: Floats | None = None
         self.straight = True
-        self._seen: Bits | None = None
+        self._shared: Bits | None = None  # what is visible to all heads
+        self._own: dict[int, Bits] = {}  # and to each that sees otherwise than others
 
     def add(
-        self, start: int, low: int, weights: Floats, lse: Floats, seen: Bools | None, bias: Floats | None = None
+        self,
+        start: int,
+        low: int,
+        weights: Floats,
+        lse: Floats,
+        seen: Bools | None,
+        bias: Floats | None = None,
+        *,
+        first: int = 0,
     ) -> None:
         """Take rows start, start + 1, … over the keys from `low` on; keys outside are hidden from them.
 
-        weights: [head, row, key]. lse: [head, row]. seen: booleans that broadcast to the weights, None for all
-        visible. bias: what was added to the scores, [head, row, key].
+        weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows before the next rows.
+        lse: [head, row]. seen: booleans that broadcast to the weights, None for all visible; without a head axis they
+        hold for all heads. bias: what was added to the scores, [head, row, key].
         """
         rows, high = slice(start, start + weights.shape[1]), low + weights.shape[2]
-        self.lse[:, rows] = lse
+        heads = slice(first, first + len(weights))
+        self.lse[heads, rows] = lse
         if self.weights is not None:
-            self.weights[:, rows, low:high] = weights
-        inside = (self.sampled >= rows.start) & (self.sampled < rows.stop)
-        self.sample[:, inside, low:high] = weights[:, self.sampled[inside] - start]
+            self.weights[heads, rows, low:high] = weights
+        inside = np.flatnonzero((self.sampled >= rows.start) & (self.sampled < rows.stop))
+        for place, head in enumerate(range(*heads.indices(self.heads))):
+            self.sample[head, inside, low:high] = weights[place, self.sampled[inside] - start]
         if seen is not None or low > 0 or high < self.keys:
-            self._hide(rows, low, high, seen)
+            self._hide(heads, rows, low, high, seen)
         if bias is not None:
-            self._note(start, low, bias, seen)
+            self._note(heads.start, start, low, bias, seen)
 
-    def _hide(self, rows: slice, low: int, high: int, seen: Bools | None) -> None:
-        count = 1 if seen is None or seen.ndim < 3 else seen.shape[0]
-        shown = np.zeros((count, rows.stop - rows.start, self.keys), bool)
-        shown[..., low:high] = True if seen is None else seen
-        if self._seen is None:
-            self._seen = np.full((count, self.queries, -(-self.keys // 8)), 255, np.uint8)
-        if count > len(self._seen):
-            self._seen = np.repeat(self._seen, count, 0)
-        self._seen[:, rows] = np.packbits(shown, axis=-1)
+    def _hide(self, heads: slice, rows: slice, low: int, high: int, seen: Bools | None) -> None:
+        shown = np.zeros((rows.stop - rows.start, self.keys), bool)
+        if seen is None or seen.ndim < 3:
+            if heads.start == 0:  # once for all heads
+                shown[:, low:high] = True if seen is None else seen
+                self._shared = self._open() if self._shared is None else self._shared
+                self._shared[rows] = np.packbits(shown, axis=-1)
+            return
+        for place, head in enumerate(range(*heads.indices(self.heads))):
+            shown[:, low:high] = seen[place if len(seen) > 1 else 0]
+            if head not in self._own:
+                self._own[head] = self._open()
+            self._own[head][rows] = np.packbits(shown, axis=-1)
 
-    def _note(self, start: int, low: int, bias: Floats, seen: Bools | None) -> None:
+    def _open(self) -> Bits:
+        """Bits of nothing hidden."""
+        return np.full((self.queries, -(-self.keys // 8)), 255, np.uint8)
+
+    def _note(self, first: int, start: int, low: int, bias: Floats, seen: Bools | None) -> None:
         known = np.isfinite(bias) if seen is None else np.isfinite(bias) & seen
         if self.bias is None:
             if not np.any(bias[known]):  # no bias yet; one that begins later meets zeros here
                 return
             self.bias = np.full((self.heads, self.queries + self.keys - 1), np.nan, np.float32)
         place = low + np.arange(bias.shape[2]) - (start + np.arange(bias.shape[1]))[:, None] + self.queries - 1
-        for head, table in enumerate(self.bias):
+        for head, table in enumerate(self.bias[first : first + len(bias)]):
             at, found = place[known[head]], bias[head][known[head]]
             fresh = np.isnan(table[at])
             table[at[fresh]] = found[fresh]
             self.straight = self.straight and not (np.abs(found - table[at]) > STRAIGHT).any()
 
     def seen(self, head: int) -> Bits | None:
-        """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where all are visible.
-
-        Heads that see the same are given the same array.
-        """
-        return None if self._seen is None else self._seen[head if len(self._seen) > 1 else 0]
+        """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where all are visible."""
+        own = self._own.get(head)
+        return self._shared if own is None else own if self._shared is None else own & self._shared
