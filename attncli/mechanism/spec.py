@@ -7,11 +7,11 @@ the depth. Which tensor plays which role is the business of `models/families`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.reformer import Reformer
 
@@ -268,6 +268,8 @@ class Block:
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
     residual: whether each branch is added to its input. branch_scale: multiplies what a branch adds.
+    instead: what the layer does in place of attention, such as "mamba"; "" where it attends. `attention` says nothing
+    of such a layer.
     """
 
     attention: Attention
@@ -277,6 +279,7 @@ class Block:
     residual: bool = True
     branch_scale: float = 1.0
     cross: Attention | None = None
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -340,3 +343,22 @@ class Spec:
     decoder: Spec | None = None
     start: int | None = None
     biases: tuple[str, ...] = ()
+
+    def attending(self, layers: Collection[int] | None = None) -> list[int]:
+        """The numbers of the layers that attend, ascending: of these, or of all.
+
+        Raises InputError for a layer that does not exist or does not attend.
+        """
+        every = [layer for layer, block in enumerate(self.blocks) if not block.instead]
+        if layers is None:
+            return every
+        for layer in sorted(set(layers)):
+            if not 0 <= layer < len(self.blocks):
+                count = len(self.blocks)
+                raise InputError(f"there is no layer {layer}", expected=f"0 to {count - 1} ({count} layers)")
+            if self.blocks[layer].instead:
+                raise InputError(
+                    f"layer {layer} attends to nothing: it is {self.blocks[layer].instead}",
+                    expected=f"one of the layers that attend: {', '.join(map(str, every))}",
+                )
+        return sorted(set(layers))

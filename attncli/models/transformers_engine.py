@@ -2,19 +2,16 @@
 
 The model computes everything but attention itself. In its place stands a function registered with
 transformers' attention interface: it takes the queries, keys, mask and scale that the model made,
-computes every stage with `attend`, and hands the result back to the model.
+computes every stage with `attend`, and hands the result back to the model. Layers that do not attend
+keep their number and are named; an encoder-decoder comes as its encoder, `decoder` gives the other side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,50 +19,23 @@ from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
-from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule, attend
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule
 from attncli.mechanism.block import Weights, join_heads
-from attncli.mechanism.intervention import NOTHING, Intervention, Interventions, changed, uncut
-from attncli.mechanism.mask import Causal, Everywhere, Mask
-from attncli.mechanism.spec import Attention, Block, Spec
+from attncli.mechanism.intervention import NOTHING, Interventions, changed, uncut
+from attncli.mechanism.spec import Spec
 from attncli.mechanism.streaming import attended, unseen
 from attncli.mechanism.trace import LayerTrace
-from attncli.models import run
-from attncli.models import transformers_library as library
+from attncli.models.checkpoint_tokenizers import Shifted
 from attncli.models.model import Identity, Model
-from attncli.models.transformers_model import build, told
-
-if TYPE_CHECKING:
-    from attncli.arrays.torch_backend import Tensor
-
-ENGINE = "attn_stages"
-
-HARMLESS = ("s_aux", "position_ids", "cache_position")
-"""The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
-
-PROBE = 7
-"""Tokens of the run that finds out heads, scales and masks."""
+from attncli.models.transformers_calls import ENGINE, Call, forward, register
+from attncli.models.transformers_layers import Passage, Passages
+from attncli.models.transformers_model import build
+from attncli.models.transformers_probe import probed
 
 WARNING = (
     "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
     "also where only a part of them, or none, is named here"
 )
-
-
-@dataclass(frozen=True)
-class Call:
-    """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim], an additive mask or None."""
-
-    q: Array
-    k: Array
-    v: Array
-    bias: Array | None
-    scale: float
-    softcap: float | None
-    sinks: Array | None
-
-
-Answer = Callable[[int, Call], Array]
-"""What stands for attention: the call's number, from 0, and the call, to the mixed values [head, query, v_dim]."""
 
 
 class TransformersStore:
@@ -100,9 +70,14 @@ class TransformersStore:
 
 @dataclass(frozen=True, eq=False)
 class ForeignModel(Model):
-    """A `Model` that transformers runs. Other masks, scales and soft caps in its Spec act on every layer as asked."""
+    """A `Model` that transformers runs. Other masks, scales and soft caps in its Spec act on every layer as asked.
+
+    layers: the modules that are its layers. attending: those that attend.
+    """
 
     theirs: Any = field(default=None)
+    layers: tuple[Any, ...] = ()
+    attending: tuple[Any, ...] = ()
 
     @property
     def own_layers(self) -> bool:
@@ -129,49 +104,76 @@ class ForeignModel(Model):
         if past is not None:
             raise UnsupportedError("a model that runs through transformers cannot go on from kept keys")
         tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
-        wanted = sorted(set(range(len(self.spec.blocks)) if layers is None else layers))
-        run.check("layer", wanted, len(self.spec.blocks))
-        found: dict[int, LayerTrace] = {}
+        wanted = self.spec.attending(layers)
+        found: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
 
-        def answer(layer: int, call: Call) -> Array:
-            watched = see if layer in wanted else None
-            done = interventions.get((layer, "self"), ())
-            trace = self._layer(layer, call, keep if layer in wanted else (), rows, watched, done)
-            if layer in wanted:
-                found[layer] = trace
+        def answer(call: Call) -> Array:
+            asked = call.layer in wanted
+            trace = self._layer(call, keep if asked else (), rows, see if asked else None, interventions)
+            if asked:
+                found[call.layer, call.nth] = trace
             return trace.stages["mixed"]
 
-        hidden = _forward(self.theirs, self.spec.family, tokens, answer, self.backend)
+        passages = self._forward(tokens, answer)[0].made
         for layer in wanted:
-            yield self._only(replace(found[layer], before=hidden[layer], after=hidden[layer + 1]), heads)
+            passage, trace = passages[layer], self._placed(passages[layer], found[layer, 0], 0)
+            if (layer, 1) in found:
+                trace = replace(trace, cross=self._placed(passage, found[layer, 1], 1))
+            yield self._only(trace, heads)
+
+    def decoder(self, source: str | Sequence[Token]) -> Model:
+        """As `Model.decoder`."""
+        if self.spec.decoder is None:
+            return super().decoder(source)
+        tokens = self.encode(source) if isinstance(source, str) else list(source)
+        _, memory = self._forward(tokens, lambda call: self._layer(call, (), None, None, NOTHING).stages["mixed"])
+        tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
+        return replace(self, spec=self.spec.decoder, tokenizer=tokenizer, memory=memory)
+
+    def _forward(self, tokens: Sequence[Token], answer: Callable[[Call], Array]) -> tuple[Passages, Array]:
+        looked_at = (self.layers, self.attending)
+        return forward(self.theirs, looked_at, self.spec.family, tokens, answer, self.backend.device, self.memory)
+
+    @staticmethod
+    def _placed(passage: Passage, trace: LayerTrace, nth: int) -> LayerTrace:
+        """A trace with what is known once the layer is through."""
+        projected = passage.out[nth]
+        stages = {name: array for name, array in trace.stages.items() if name != "out"}
+        if projected is not None:
+            stages["concat"] = trace.stages["out"]
+        stages["out"] = trace.stages["out"] if projected is None else projected
+        if passage.given[nth] is not None:
+            stages["hidden"] = passage.given[nth]
+        before, after = passage.entered, passage.left
+        return replace(trace, stages=stages, before=trace.before if before is None else before,
+                       after=trace.after if after is None else after)  # fmt: skip
 
     def _layer(
         self,
-        layer: int,
         call: Call,
         keep: Collection[str],
         rows: int | None,
         see: Callable[[int, str, RowBlock], None] | None,
-        interventions: Sequence[Intervention],
+        interventions: Interventions,
     ) -> LayerTrace:
-        backend, spec = self.backend, self.spec.blocks[layer].attention
-        positions = np.arange(call.q.shape[-2])
+        kind = "self" if call.nth == 0 else "cross"
+        block, done = self.spec.blocks[call.layer], interventions.get((call.layer, kind), ())
+        backend, spec = self.backend, block.attention if call.nth == 0 or block.cross is None else block.cross
+        given = uncut(backend, done, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
         rule = Rule(
             scale=spec.scale,
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k),
             bias=call.bias,
             sinks=call.sinks,
-            given=uncut(backend, interventions, spec.heads, positions, call.k.shape[-2]),
+            given=given if call.seen is None else call.seen if given is None else given & call.seen,
         )
-        seen = unseen if see is None else partial(see, layer, "self")
+        seen = unseen if see is None else partial(see, call.layer, kind)
         kept, mixed, empty = attended(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
-        mixed = changed(backend, interventions, mixed)
+        mixed = changed(backend, done, mixed)
         stages = {"q": call.q, "k": call.k, "v": call.v, **kept, "mixed": mixed, "out": join_heads(backend, mixed)}
-        return LayerTrace(
-            layer, stages, empty, call.q, call.q
-        )  # what enters and leaves is known once the model is through
+        return LayerTrace(call.layer, stages, empty, call.q, call.q)  # what enters and leaves is known at its end
 
 
 def load_foreign(
@@ -179,129 +181,48 @@ def load_foreign(
 ) -> Model:
     """A model of any family that transformers knows and whose attention goes through its interface.
 
-    Raises as `building.build`, and UnsupportedError for models of two sides and for attention of their own making.
+    Raises as `transformers_model.build`, and UnsupportedError for attention of the library's own making.
     """
     backend = choose("torch", device=device, dtype=dtype)
-    transformers = library.transformers()
-    transformers.AttentionInterface.register(ENGINE, _outside)
-    masks: Any = import_module("transformers.masking_utils")
-    masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)
-    folder = checkpoint.folder
+    register()
     theirs, lacking = build(checkpoint, family, attention=ENGINE, dtype=dtype)
     # transformers would fill these with random numbers; a pooler comes after all attention
     missing = [lacks for lacks in lacking if not lacks.startswith("pooler.")]
     if missing:
         raise InputError(
-            f"tensor {missing[0]!r} is missing", where=str(folder), expected=f"every tensor of a {family} model"
+            f"tensor {missing[0]!r} is missing",
+            where=str(checkpoint.folder),
+            expected=f"every tensor of a {family} model",
         )
     theirs = theirs.to(backend.device)
+    where = str(checkpoint.folder)
+    first = probed(theirs, family, backend, where)
+    spec, layers, attending = first.spec, first.layers, first.attending
     if theirs.config.is_encoder_decoder:
-        raise UnsupportedError(
-            f"{family!r} has an encoder and a decoder, which do not run through transformers here", where=str(folder)
-        )
-    sizes = theirs.get_input_embeddings().weight
-    calls: list[Call] = []
-
-    def note(layer: int, call: Call) -> Array:
-        calls.append(call)
-        rule = Rule(scale=call.scale, softcap=call.softcap, bias=call.bias, sinks=call.sinks)
-        return attend(backend, call.q, call.k, call.v, rule, keep=()).mixed
-
-    probe = [Token(index, "", index, None, None) for index in range(min(PROBE, int(sizes.shape[0])))]
-    layers = len(_forward(theirs, family, probe, note, backend)) - 1
-    if not calls:
-        raise UnsupportedError(
-            f"the attention of {family!r} does not go through transformers' interface", where=str(folder)
-        )
-    if len(calls) != layers:
-        raise UnsupportedError(
-            f"{family!r} calls transformers' attention {len(calls)} times in {layers} layers",
-            where=str(folder),
-            expected="once a layer",
-        )
-    spec = Spec(
-        family, int(sizes.shape[1]), int(sizes.shape[0]), tuple(Block(_attention(call, backend)) for call in calls)
-    )
+        second = probed(theirs, family, backend, where, memory=first.gave)
+        start = theirs.config.decoder_start_token_id
+        spec = replace(spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None))
+        layers, attending = layers + second.layers, attending + second.attending
     return ForeignModel(
         spec,
         TransformersStore(family, checkpoint.bytes_read),
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(WARNING,),
+        warnings=(WARNING, *idle(spec)),
         theirs=theirs,
+        layers=layers,
+        attending=attending,
     )
 
 
-def _attention(call: Call, backend: Backend) -> Attention:
-    return Attention(
-        heads=int(call.q.shape[0]),
-        kv_heads=int(call.k.shape[0]),
-        head_dim=int(call.q.shape[-1]),
-        v_dim=int(call.v.shape[-1]),
-        scale=call.scale,
-        softcap=call.softcap,
-        mask=_seen_mask(call, backend),
-        sinks=call.sinks is not None,
+def idle(spec: Spec) -> tuple[str, ...]:
+    """What to tell of layers that attend to nothing: their numbers, by what they do."""
+    found: dict[str, list[int]] = {}
+    for layer, block in enumerate(spec.blocks):
+        if block.instead:
+            found.setdefault(block.instead, []).append(layer)
+    return tuple(
+        f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(map(str, layers))} ({kind}): no attention to show"
+        for kind, layers in found.items()
     )
-
-
-def _seen_mask(call: Call, backend: Backend) -> Mask:
-    """Causal if no probed query sees what follows it; else nothing is claimed, and the model's own mask decides
-    alone."""
-    if call.bias is None:
-        return Everywhere()
-    seen = backend.numpy(call.bias)[0] > -float("inf")
-    return Causal() if seen.shape[0] > 1 and not any(seen[i, i + 1 :].any() for i in range(len(seen))) else Everywhere()
-
-
-def _forward(theirs: Any, family: str, tokens: Sequence[Token], answer: Answer, backend: Backend) -> list[Array]:
-    """Run the model with `answer` in place of attention; returns what entered and left each of its layers, [token,
-    width]."""
-    torch: Any = import_module("torch")
-    ids = [token.id for token in tokens]
-    if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
-        raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
-    with torch.no_grad(), told(family, ""), _in_place_of_attention(answer):
-        out = theirs(input_ids=torch.tensor([ids], device=backend.device), output_hidden_states=True, use_cache=False)
-    return [vectors[0] for vectors in out.hidden_states]
-
-
-_answering: ContextVar[tuple[Answer, Iterator[int]]] = ContextVar("answering")
-"""What stands for attention in the run that goes on, and the numbers of its calls."""
-
-
-@contextmanager
-def _in_place_of_attention(answer: Answer) -> Iterator[None]:
-    token = _answering.set((answer, count()))
-    try:
-        yield
-    finally:
-        _answering.reset(token)
-
-
-def _outside(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    **told: Any,
-) -> tuple[Tensor, None]:
-    """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
-    answer, calls = _answering.get()
-    bias, torch = None, import_module("torch")
-    others = [name for name, value in told.items() if torch.is_tensor(value) and name not in HARMLESS]
-    if others:
-        raise UnsupportedError(f"this model's attention makes use of {others[0]!r}, which attn does not know")
-    if attention_mask is not None:
-        lowest = torch.finfo(attention_mask.dtype).min
-        whole = attention_mask[0, :, :, : key.shape[-2]]
-        bias = whole.masked_fill(
-            whole <= lowest / 2, -float("inf")
-        )  # the library hides with the lowest number there is
-    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    call = Call(query[0], key[0], value[0], bias, scale, told.get("softcap"), told.get("s_aux"))
-    mixed: Tensor = answer(next(calls), call)
-    return mixed.permute(1, 0, 2)[None].contiguous(), None

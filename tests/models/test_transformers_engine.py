@@ -20,7 +20,8 @@ from attncli.inputs.checkpoint import Checkpoint
 from attncli.mechanism.mask import Causal, Everywhere, Window
 from attncli.models import load, transformers_library
 from attncli.models.checkpoint_tokenizers import IdsOnly
-from attncli.models.transformers_engine import Call, ForeignModel, _in_place_of_attention, _outside, load_foreign
+from attncli.models.transformers_calls import Call, _in_place_of_attention, _outside
+from attncli.models.transformers_engine import ForeignModel, load_foreign
 from attncli.models.transformers_reference import reference
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)

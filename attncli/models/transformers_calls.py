@@ -1,0 +1,143 @@
+"""What stands in place of attention in a model of transformers' own while it runs.
+
+A function registered with the library's attention interface takes the queries, keys, values, mask and scale that the
+model made, and hands back what it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from attncli.arrays.backend import Array
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.token import Token
+from attncli.models import transformers_library as library
+from attncli.models.transformers_layers import Passages, passing
+from attncli.models.transformers_model import told
+
+if TYPE_CHECKING:
+    from attncli.arrays.torch_backend import Tensor
+
+ENGINE = "attn_stages"
+
+HARMLESS = ("s_aux", "position_ids", "cache_position")
+"""The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim].
+
+    seen: booleans that broadcast to [head, query, key], None where all is visible. bias: what is added to the scores,
+    floats that broadcast likewise, None where nothing is.
+    layer: the number of the layer that calls; nth: of its calls, from 0. rotating: whether angles were handed along.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    seen: Array | None
+    bias: Array | None
+    scale: float
+    softcap: float | None
+    sinks: Array | None
+    layer: int
+    nth: int
+    rotating: bool
+
+
+Answer = Callable[[Call], Array]
+"""What stands for attention: a call to the mixed values [head, query, v_dim]."""
+
+
+def register() -> None:
+    """Make the library know `ENGINE`."""
+    transformers = library.transformers()
+    transformers.AttentionInterface.register(ENGINE, _outside)
+    masks: Any = import_module("transformers.masking_utils")
+    masks.AttentionMaskInterface.register(ENGINE, masks.eager_mask)
+
+
+def forward(
+    theirs: Any,
+    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    family: str,
+    tokens: Sequence[Token],
+    answer: Answer,
+    device: str,
+    memory: Array | None = None,
+) -> tuple[Passages, Array]:
+    """Run one side of a model with `answer` in place of attention; what passed, and what it gives.
+
+    looked_at: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token, width]; None for an encoder or
+    a decoder alone. Raises InputError for a token outside the embedding, UnsupportedError for whatever the library
+    raises.
+    """
+    torch: Any = import_module("torch")
+    ids = [token.id for token in tokens]
+    if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
+        raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
+    given = torch.tensor([ids], device=device)
+    with torch.no_grad(), told(family, ""), passing(*looked_at) as passages, _in_place_of_attention(answer, passages):
+        if memory is not None:
+            outputs: Any = import_module("transformers.modeling_outputs")
+            seen = outputs.BaseModelOutput(last_hidden_state=memory[None])
+            out = theirs(encoder_outputs=seen, decoder_input_ids=given, use_cache=False)
+        elif theirs.config.is_encoder_decoder:
+            out = theirs.get_encoder()(input_ids=given)
+        else:
+            out = theirs(input_ids=given, use_cache=False)
+    return passages, out.last_hidden_state[0]
+
+
+_answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
+"""What stands for attention in the run that goes on, and its layers."""
+
+
+@contextmanager
+def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]:
+    token = _answering.set((answer, passages))
+    try:
+        yield
+    finally:
+        _answering.reset(token)
+
+
+def _outside(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **told: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
+    answer, passages = _answering.get()
+    torch: Any = import_module("torch")
+    seen, bias = None, None
+    others = [name for name, value in told.items() if torch.is_tensor(value) and name not in HARMLESS]
+    if others:
+        raise UnsupportedError(f"this model's attention makes use of {others[0]!r}, which attn does not know")
+    if attention_mask is not None:
+        whole = attention_mask[0, :, :, : key.shape[-2]]
+        seen = whole > torch.finfo(whole.dtype).min / 2  # the library hides with the lowest number there is
+        rest = whole.masked_fill(~seen, 0.0)
+        bias = rest if bool(rest.any()) else None
+        seen = None if bool(seen.all()) else seen
+    if told.get("position_bias") is not None:
+        bias = told["position_bias"][0] if bias is None else bias + told["position_bias"][0]
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    layer, nth = len(passages.made) - 1, 0 if passages.current is None else len(passages.current.out)
+    rotating = told.get("position_embeddings") is not None
+    call = Call(
+        query[0], key[0], value[0], seen, bias, scale, told.get("softcap"), told.get("s_aux"), layer, nth, rotating
+    )
+    mixed: Tensor = answer(call)
+    passages.attended(mixed.numel(), module)
+    return mixed.permute(1, 0, 2)[None].contiguous(), None

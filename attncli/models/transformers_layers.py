@@ -1,0 +1,133 @@
+"""The layers of a model of transformers' own while it runs: what enters and leaves each, and what its attention adds.
+
+A layer is a member of the outermost list of modules that holds a module which attends; the members that attend to
+nothing (recurrences, convolutions, feed-forward parts) count as layers, too. Layers are numbered as they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from attncli.arrays.backend import Array
+
+
+@dataclass
+class Passage:
+    """One layer as it ran. entered, left: [token, width]; out: what the output projection made of its attention's
+    heads, by call, None where no projection was seen; awaited: how many numbers the next projection is to take."""
+
+    module: Any
+    entered: Array | None = None
+    left: Array | None = None
+    out: list[Array | None] = field(default_factory=list)
+    given: list[Array | None] = field(default_factory=list)
+    awaited: int | None = None
+
+
+class Passages:
+    """The passages of one run, in order, and the modules that attended."""
+
+    def __init__(self) -> None:
+        self.made: list[Passage] = []
+        self.attending: dict[Any, None] = {}
+        self._depth = 0
+        self._given: Array | None = None
+
+    def enter(self, module: Any, entered: Array | None) -> None:
+        """A layer begins, or a member of a list within one."""
+        if self._depth == 0:
+            self.made.append(Passage(module, entered))
+        self._depth += 1
+
+    def leave(self, left: Array | None) -> None:
+        """What began last ends."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.made[-1].left = left
+
+    @property
+    def current(self) -> Passage | None:
+        """The layer that runs; None outside all layers."""
+        return self.made[-1] if self._depth else None
+
+    def take(self, given: Array | None) -> None:
+        """A module that attends begins with these vectors."""
+        self._given = given
+
+    def attended(self, numbers: int, module: Any) -> None:
+        """The current layer's attention has made mixed values, so many numbers: the next projection takes them."""
+        self.attending[module] = None
+        if self.current is not None:
+            self.current.out.append(None)
+            self.current.given.append(self._given)
+            self.current.awaited = numbers
+
+    def projected(self, taken: int, made: Array) -> None:
+        """A linear map ran; whether it is the one awaited is told by how many numbers it took."""
+        passage = self.current
+        if passage is not None and passage.awaited == taken:
+            passage.out[-1], passage.awaited = made.reshape((-1, made.shape[-1])), None
+
+
+def members(theirs: Any) -> tuple[Any, ...]:
+    """Every module that stands in a list of modules: what may be a layer."""
+    torch: Any = import_module("torch")
+    lists = [module for module in theirs.modules() if isinstance(module, torch.nn.ModuleList)]
+    return tuple(dict.fromkeys(member for one in lists for member in one))
+
+
+def beside(theirs: Any, attending: Sequence[Any]) -> tuple[Any, ...]:
+    """The members of the lists that these modules stand in."""
+    torch: Any = import_module("torch")
+    found: dict[Any, None] = {}
+    for module in theirs.modules():
+        if isinstance(module, torch.nn.ModuleList) and any(member in attending for member in module):
+            found |= dict.fromkeys(module)
+    return tuple(found)
+
+
+@contextmanager
+def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passages]:
+    """Within, what these layers take and give is noted, and what the modules that attend take."""
+    torch: Any = import_module("torch")
+    passages = Passages()
+
+    def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        passages.enter(module, _vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values())))
+
+    def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        passages.take(_vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values())))
+
+    def after(module: Any, args: Any, output: Any) -> None:
+        passages.leave(_vectors(torch, output if isinstance(output, (tuple, list)) else (output,)))
+
+    def any_module(module: Any, args: Any, output: Any) -> None:
+        weight = getattr(module, "weight", None)
+        linear = torch.is_tensor(weight) and weight.ndim == 2 and not isinstance(module, torch.nn.Embedding)
+        if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
+            passages.projected(args[0].numel(), output)
+
+    handles: list[Any] = [torch.nn.modules.module.register_module_forward_hook(any_module)]
+    for module in attending:
+        handles.append(module.register_forward_pre_hook(taking, with_kwargs=True))
+    for layer in layers:
+        handles.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(layer.register_forward_hook(after))
+    try:
+        yield passages
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _vectors(torch: Any, among: Sequence[Any]) -> Array | None:
+    """The first of these that is one vector per token: [token, width], or with a batch of one before."""
+    for one in among:
+        if torch.is_tensor(one) and one.ndim in (2, 3) and one.is_floating_point():
+            found: Array = one[0] if one.ndim == 3 else one
+            return found
+    return None
