@@ -101,15 +101,16 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
 
     computing: the backend that the text was computed in.
     """
-    layers = [block.attention for block in model.spec.blocks]
+    numbers = model.spec.attending()
+    layers = [model.spec.blocks[number].attention for number in numbers]
     first = layers[0]
     added = model.spec.embedding.positions
     return AttentionPart(
         scale=first.scale,
         softcap=first.softcap,
-        mask=_by_layer([spec_text(layer.mask) for layer in layers]),
-        mask_says=_says([layer.mask for layer in layers]),
-        position=added or _by_layer([position_name(layer.position) for layer in layers]),
+        mask=_by_layer([spec_text(layer.mask) for layer in layers], numbers),
+        mask_says=_says([layer.mask for layer in layers], numbers),
+        position=added or _by_layer([position_name(layer.position) for layer in layers], numbers),
         backend=model.backend.name,
         dtype=model.backend.dtype,
         compute_dtype=UNSET if computing.dtype == model.backend.dtype else computing.dtype,
@@ -117,21 +118,25 @@ def attention_part(model: Model, computing: Backend) -> AttentionPart:
     )
 
 
-def _by_layer(texts: Sequence[str]) -> str:
-    """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)"."""
+def _by_layer(texts: Sequence[str], numbers: Sequence[int]) -> str:
+    """What all layers have in common, or each text with the layers it holds for: "causal (1, 3-5), window:4 (0, 2)".
+
+    numbers: those of the layers, in the order of the texts.
+    """
     if len(set(texts)) == 1:
         return texts[0]
     return ", ".join(
-        f"{text} ({ranges([at for at, one in enumerate(texts) if one == text])})" for text in dict.fromkeys(texts)
+        f"{text} ({ranges([at for at, one in zip(numbers, texts, strict=True) if one == text])})"
+        for text in dict.fromkeys(texts)
     )
 
 
-def _says(masks: Sequence[Mask]) -> str:
+def _says(masks: Sequence[Mask], numbers: Sequence[int]) -> str:
     """What all layers' masks show, in words, or each mask with its layers."""
     texts = [describe(mask) for mask in masks]
     if len(set(texts)) == 1:
         return texts[0]
-    places = {text: [at for at, one in enumerate(texts) if one == text] for text in texts}
+    places = {text: [at for at, one in zip(numbers, texts, strict=True) if one == text] for text in texts}
     return "; ".join(f"{'layer' if len(at) == 1 else 'layers'} {ranges(at)}: {text}" for text, at in places.items())
 
 

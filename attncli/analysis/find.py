@@ -66,7 +66,7 @@ def find_document(
     """
     ends = [list(_pieces(words, at)) for at in (sought.start, sought.end)]
     queries = sorted({*ends[0], *ends[1]})
-    layers = range(len(model.spec.blocks)) if sought.layers is None else sought.layers
+    layers = model.spec.attending(sought.layers)
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
     found: list[FoundHead] = []
     warnings = notes(model)

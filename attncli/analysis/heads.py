@@ -155,7 +155,7 @@ def heads_document(
     words = merged_words(tokens, text) if wanted.words else None
     shown: Sequence[Token] = tokens if words is None else words.words
     pairs = Pairs(identities(tokens, words))
-    layers = range(len(model.spec.blocks)) if wanted.layers is None else sorted(set(wanted.layers))
+    layers = model.spec.attending(wanted.layers)
     across = Across(wanted.across, len(shown), len(layers)) if wanted.across else None
     side = SIDE if rows is not None and wanted.maps else None
     kept: dict[int, _Layer] = {}

@@ -41,7 +41,7 @@ class Rowwise:
     ) -> None:
         self._model, self._count, self._links = model, count, links
         self._heads, self._query, self._progress = heads, query, progress
-        self._runs = 1 + max(range(len(model.spec.blocks)) if layers is None else layers)
+        self._runs = 1 + max(model.spec.attending(layers))
         self._layer = -1
         self._maps: PooledMaps | None = None
         self._watch: Watch | None = None

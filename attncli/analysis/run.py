@@ -89,7 +89,7 @@ def cost_of(
 
     saved: whether all stages are kept to be saved. rows: query rows at a time. stored: sizes of weights in files.
     """
-    layers = range(len(spec.blocks)) if wanted.layers is None else wanted.layers
+    layers = spec.attending(wanted.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
     item, shown = SCORE_ITEM[dtype], 1 if wanted.query is not None else count
     everything = wanted.stages or saved

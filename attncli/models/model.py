@@ -146,7 +146,7 @@ class Model:
             see=see if see is None or backend is self.backend else seeing_rounded(self.backend, see),
             interventions=interventions,
         )
-        wanted = range(len(self.spec.blocks)) if layers is None else layers
+        wanted = self.spec.attending(layers)
         yield from map(
             partial(self._given, backend, heads), run.run(self.spec, self.store, backend, tokens, context, wanted)
         )
@@ -170,7 +170,7 @@ class Model:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
         backend = self.computing(max(map(len, tokens), default=0))
-        wanted = range(len(self.spec.blocks)) if layers is None else layers
+        wanted = self.spec.attending(layers)
         yield from map(
             partial(self._given, backend, heads),
             run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep), interventions),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENGINE = "attn_stages"
 
-HARMLESS = ("s_aux", "position_ids", "cache_position")
+HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position")
 """The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
 
 
@@ -74,9 +74,9 @@ def forward(
 ) -> tuple[Passages, Array]:
     """Run one side of a model with `answer` in place of attention; what passed, and what it gives.
 
-    looked_at: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token, width]; None for an encoder or
-    a decoder alone. Raises InputError for a token outside the embedding, UnsupportedError for whatever the library
-    raises.
+    looked_at: the modules that are its layers, and those that attend. memory: what a decoder looks back at, [token,
+    width]; None for an encoder or a decoder alone. Raises InputError for a token outside the embedding,
+    UnsupportedError for whatever the library raises.
     """
     torch: Any = import_module("torch")
     ids = [token.id for token in tokens]
@@ -134,7 +134,7 @@ def _outside(
         bias = told["position_bias"][0] if bias is None else bias + told["position_bias"][0]
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     layer, nth = len(passages.made) - 1, 0 if passages.current is None else len(passages.current.out)
-    rotating = told.get("position_embeddings") is not None
+    rotating = passages.current is not None and passages.current.rotating
     call = Call(
         query[0], key[0], value[0], seen, bias, scale, told.get("softcap"), told.get("s_aux"), layer, nth, rotating
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -143,8 +143,9 @@ class ForeignModel(Model):
         if projected is not None:
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if projected is None else projected
-        if passage.given[nth] is not None:
-            stages["hidden"] = passage.given[nth]
+        given = passage.given[nth]
+        if given is not None:
+            stages["hidden"] = given
         before, after = passage.entered, passage.left
         return replace(trace, stages=stages, before=trace.before if before is None else before,
                        after=trace.after if after is None else after)  # fmt: skip
@@ -157,7 +158,7 @@ class ForeignModel(Model):
         see: Callable[[int, str, RowBlock], None] | None,
         interventions: Interventions,
     ) -> LayerTrace:
-        kind = "self" if call.nth == 0 else "cross"
+        kind: Literal["self", "cross"] = "self" if call.nth == 0 else "cross"
         block, done = self.spec.blocks[call.layer], interventions.get((call.layer, kind), ())
         backend, spec = self.backend, block.attention if call.nth == 0 or block.cross is None else block.cross
         given = uncut(backend, done, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2])
@@ -200,7 +201,8 @@ def load_foreign(
     spec, layers, attending = first.spec, first.layers, first.attending
     if theirs.config.is_encoder_decoder:
         second = probed(theirs, family, backend, where, memory=first.gave)
-        start = theirs.config.decoder_start_token_id
+        told = checkpoint.config
+        start = told.get("decoder_start_token_id", told.get("pad_token_id"))
         spec = replace(spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None))
         layers, attending = layers + second.layers, attending + second.attending
     return ForeignModel(

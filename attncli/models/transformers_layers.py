@@ -17,11 +17,16 @@ from attncli.arrays.backend import Array
 
 @dataclass
 class Passage:
-    """One layer as it ran. entered, left: [token, width]; out: what the output projection made of its attention's
-    heads, by call, None where no projection was seen; awaited: how many numbers the next projection is to take."""
+    """One layer as it ran.
+
+    entered, left: [token, width]. rotating: whether it was handed the angles of a rotary embedding. out: what the
+    output projection made of its attention's heads, by call, None where no projection was seen. given: what
+    each attention was given, [token, width]. awaited: how many numbers the next projection is to take.
+    """
 
     module: Any
     entered: Array | None = None
+    rotating: bool = False
     left: Array | None = None
     out: list[Array | None] = field(default_factory=list)
     given: list[Array | None] = field(default_factory=list)
@@ -37,10 +42,10 @@ class Passages:
         self._depth = 0
         self._given: Array | None = None
 
-    def enter(self, module: Any, entered: Array | None) -> None:
+    def enter(self, module: Any, entered: Array | None, *, rotating: bool) -> None:
         """A layer begins, or a member of a list within one."""
         if self._depth == 0:
-            self.made.append(Passage(module, entered))
+            self.made.append(Passage(module, entered, rotating))
         self._depth += 1
 
     def leave(self, left: Array | None) -> None:
@@ -97,7 +102,9 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
     passages = Passages()
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        passages.enter(module, _vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values())))
+        rotating = kwargs.get("position_embeddings") is not None
+        entered = _vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values()))
+        passages.enter(module, entered, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         passages.take(_vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values())))
@@ -107,7 +114,8 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
 
     def any_module(module: Any, args: Any, output: Any) -> None:
         weight = getattr(module, "weight", None)
-        linear = torch.is_tensor(weight) and weight.ndim == 2 and not isinstance(module, torch.nn.Embedding)
+        matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
+        linear = matrix and not isinstance(module, torch.nn.Embedding)
         if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
             passages.projected(args[0].numel(), output)
 

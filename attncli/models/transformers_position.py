@@ -27,9 +27,10 @@ def added(theirs: Any, entered: Floats) -> Literal["learned", "sinusoidal"] | No
     """How positions are added to the embedding, by the vectors that enter the first layer [token, width]."""
     if not varies(entered):
         return None
-    tables = [module for name, module in theirs.named_modules() if "position" in name.rsplit(".", 1)[-1].lower()]
-    learned = any(weight.requires_grad for module in tables for weight in module.parameters(recurse=False))
-    return "learned" if learned else "sinusoidal"
+    named = [(name.rsplit(".", 1)[-1].lower(), module) for name, module in theirs.named_modules()]
+    tables = [module for name, module in named if "pos" in name or name == "wpe"]
+    learned = [module for module in tables if "sinusoid" not in type(module).__name__.lower()]
+    return "learned" if any(True for module in learned for _ in module.parameters(recurse=False)) else "sinusoidal"
 
 
 def encoded(config: Any, layer: int, q: Floats, v: Floats, bias: Floats | None, *, rotating: bool) -> Position:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,8 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
         return attend(backend, call.q, call.k, call.v, rule, keep=()).mixed
 
     vocabulary, width = (int(size) for size in theirs.get_input_embeddings().weight.shape)
-    padding = theirs.config.get_text_config().pad_token_id
+    config = theirs.config.get_text_config()
+    padding = config.pad_token_id
     code = next(code for code in range(vocabulary - 1, -1, -1) if code != padding or vocabulary == 1)
     probe = [Token(index, "", code, None, None) for index in range(PROBE)]
     ran, gave = forward(theirs, (members(theirs), ()), family, probe, note, backend.device, memory)
@@ -61,7 +63,7 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
     positions = None if entered is None else added(theirs, backend.numpy(entered))
     attending = next(own for _, own in kept if own)
     blocks = tuple(
-        _block(own or attending, theirs.config.get_text_config(), layer, passage, backend, idle=not own)
+        _block(own or attending, config, layer, backend, instead="" if own else _kind(theirs, passage))
         for layer, (passage, own) in enumerate(kept)
     )
     return Probed(
@@ -72,21 +74,20 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
     )
 
 
-def _block(calls: Sequence[Call], config: Any, layer: int, passage: Passage, backend: Backend, *, idle: bool) -> Block:
+def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
     """A layer as its calls show it; one that makes none is given another's attention, and what it does instead."""
     found = [_attention(call, config, layer, backend) for call in calls]
-    return Block(
-        found[0], cross=found[1] if len(found) > 1 else None, instead=_kind(config, layer, passage) if idle else ""
-    )
+    return Block(found[0], cross=found[1] if len(found) > 1 else None, instead=instead)
 
 
-def _kind(config: Any, layer: int, passage: Passage) -> str:
-    """What a layer that attends to nothing is called: in the config's list of kinds, else its class."""
-    for key in ("layer_types", "layers_block_type"):
-        kinds = getattr(config, key, None)
-        if isinstance(kinds, (list, tuple)) and layer < len(kinds) and isinstance(kinds[layer], str):
-            return kinds[layer].replace("_", " ")
-    return type(passage.module).__name__
+def _kind(theirs: Any, passage: Passage) -> str:
+    """What a layer that attends to nothing does: its part that mixes tokens, else its first that is no norm, by the
+    name of its class without the model's."""
+    model = type(theirs).__name__.removesuffix("Model").removesuffix("Text")
+    parts = [name for part in passage.module.children() if "Norm" not in (name := type(part).__name__)]
+    mixing = [name for name in parts if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
+    own = next(iter((*mixing, *parts)), type(passage.module).__name__)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", own if own == f"{model}Mixer" else own.removeprefix(model)).lower()
 
 
 def _attention(call: Call, config: Any, layer: int, backend: Backend) -> Attention:
