@@ -30,7 +30,7 @@ from attncli.models.model import Identity, Model
 from attncli.models.transformers_calls import ENGINE, Call, forward, register
 from attncli.models.transformers_layers import Passage, Passages
 from attncli.models.transformers_model import build
-from attncli.models.transformers_probe import probed
+from attncli.models.transformers_probe import has_table, probed
 
 WARNING = (
     "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
@@ -196,6 +196,12 @@ def load_foreign(
             expected=f"every tensor of a {family} model",
         )
     theirs = theirs.to(backend.device)
+    if not has_table(theirs):
+        raise UnsupportedError(
+            f"a model of the family {family!r} has no table of tokens: it reads characters by their code",
+            where=str(checkpoint.folder),
+            expected="a model with a vocabulary",
+        )
     where = str(checkpoint.folder)
     first = probed(theirs, family, backend, where)
     spec, layers, attending = first.spec, first.layers, first.attending

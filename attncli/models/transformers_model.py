@@ -52,6 +52,7 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
             raise UnsupportedError(_unknown(family), where=str(checkpoint.folder), expected=_expected())
         kind = transformers.MODEL_MAPPING[type(config)]
         kind = kind[0] if isinstance(kind, tuple) else kind
+        _refuse_other_than_text(kind, family, str(checkpoint.folder))
         with checkpoint, _no_larger(torch, checkpoint):
             model, notes = kind.from_pretrained(
                 None,
@@ -65,6 +66,16 @@ def build(checkpoint: Checkpoint, family: str, *, attention: str, dtype: str) ->
     return model.eval(), sorted(notes["missing_keys"])
 
 
+def _refuse_other_than_text(kind: Any, family: str, where: str) -> None:
+    """Raise UnsupportedError for a class of models that reads something else than text, or something beside it."""
+    given = kind.input_modalities
+    reads = [given] if isinstance(given, str) else list(given)
+    if reads != ["text"]:
+        raise UnsupportedError(
+            f"a {family!r} model reads {' and '.join(reads)}, not text alone", where=where, expected="a model of text"
+        )
+
+
 @contextmanager
 def told(family: str, where: str) -> Iterator[None]:
     """Whatever transformers raises within, told as an UnsupportedError."""
@@ -74,7 +85,7 @@ def told(family: str, where: str) -> Iterator[None]:
         raise
     except Exception as error:  # its Python raises anything on a config that it did not expect
         raise UnsupportedError(
-            f"transformers cannot run this {family!r} model: {first_sentence(error)}", where=where, expected=_expected()
+            f"transformers cannot run this {family!r} model: {first_sentence(error)}", where=where
         ) from error
 
 

@@ -31,6 +31,14 @@ class Probed:
     gave: Array
 
 
+def has_table(theirs: Any) -> bool:
+    """Whether token ids are rows of a table of vectors, [token, width]."""
+    try:
+        return len(theirs.get_input_embeddings().weight.shape) == 2
+    except (AttributeError, NotImplementedError):
+        return False
+
+
 def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array | None = None) -> Probed:
     """Run a few tokens, all the same, and describe what ran."""
     calls: list[Call] = []
