@@ -74,12 +74,9 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
         _block(own or attending, config, layer, backend, instead="" if own else _kind(theirs, passage))
         for layer, (passage, own) in enumerate(kept)
     )
-    return Probed(
-        Spec(family, width, vocabulary, blocks, embedding=Embedding(positions=positions)),
-        modules,
-        tuple(ran.attending),
-        gave,
-    )
+    inner = width if entered is None else int(entered.shape[-1])
+    embedding = Embedding(width=None if inner == width else width, positions=positions)
+    return Probed(Spec(family, inner, vocabulary, blocks, embedding), modules, tuple(ran.attending), gave)
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
