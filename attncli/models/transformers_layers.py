@@ -8,29 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from attncli.arrays.backend import Array
 
 
-@dataclass
 class Passage:
-    """One layer as it ran.
+    """One layer as it runs, filled in on the way.
 
     entered, left: [token, width]. rotating: whether it was handed the angles of a rotary embedding. out: what the
     output projection made of its attention's heads, by call, None where no projection was seen. given: what
     each attention was given, [token, width]. awaited: how many numbers the next projection is to take.
     """
 
-    module: Any
-    entered: Array | None = None
-    rotating: bool = False
-    left: Array | None = None
-    out: list[Array | None] = field(default_factory=list)
-    given: list[Array | None] = field(default_factory=list)
-    awaited: int | None = None
+    def __init__(self, module: Any, entered: Array | None, *, rotating: bool) -> None:
+        self.module = module
+        self.entered = entered
+        self.rotating = rotating
+        self.left: Array | None = None
+        self.out: list[Array | None] = []
+        self.given: list[Array | None] = []
+        self.awaited: int | None = None
 
 
 class Passages:
@@ -45,7 +44,7 @@ class Passages:
     def enter(self, module: Any, entered: Array | None, *, rotating: bool) -> None:
         """A layer begins, or a member of a list within one."""
         if self._depth == 0:
-            self.made.append(Passage(module, entered, rotating))
+            self.made.append(Passage(module, entered, rotating=rotating))
         self._depth += 1
 
     def leave(self, left: Array | None) -> None:
