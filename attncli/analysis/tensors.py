@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
 from attncli import __version__
+from attncli.analysis.captured_heads import Counted, of_entry, of_place
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
+from attncli.analysis.heads import numbers
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.arguments import checked
@@ -20,6 +23,7 @@ from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
+from attncli.models.row_blocks import LONG
 
 SAME = 1e-2
 """Difference of two weights up to which low precision may account for it."""
@@ -54,6 +58,21 @@ class Captured:
     v: Array
     rule: Rule
     stored: np.ndarray[Any, Any] | None = None
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The sizes of the leading axes."""
+        return np.broadcast_shapes(self.q.shape[:-3], self.k.shape[:-3])
+
+    @property
+    def long(self) -> bool:
+        """Whether whole weights would be too many to look at."""
+        return max(self.q.shape[-2], self.k.shape[-2]) > LONG
+
+    def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """q, k and v of one batch entry."""
+        q, k, v = (of_place(array, place, 3) for array in (self.q, self.k, self.v))
+        return q, k, v
 
     def attend(self) -> RowBlock:
         """Every stage, with the leading axes of the arrays."""
@@ -119,58 +138,59 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
 def tensors_document(
     file: str,
     arrays: Captured,
-    trace: RowBlock,
+    trace: RowBlock | None,
     mask: Mask,
     *,
-    heads: Sequence[int] | None,
+    heads: Sequence[int],
     top: int,
     stages: bool,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> TensorsDocument:
-    """The `attn.tensors/1` document of a trace. Links are the largest weights over all batch entries.
+    """The `attn.tensors/1` document. Links are the largest weights over all batch entries.
 
-    heads: which, None for all. top: how many links. stages: every stage by name.
+    trace: every stage; None to attend by blocks of query rows, which leaves metrics and links, and nothing that is
+    n × n. heads: which, in rising order. top: how many links. stages: every stage by name. progress: told the share
+    that is done of what runs by blocks.
     """
-    backend = arrays.backend
-    found = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
-    found["mixed"] = backend.numpy(trace.mixed)
-    empty = backend.numpy(trace.empty)
-    chosen = list(range(arrays.q.shape[-3])) if heads is None else list(heads)
+    backend, lead = arrays.backend, arrays.lead
+    places = list(np.ndindex(lead))
+    held = {} if trace is None else {name: backend.numpy(trace.stages[name]) for name in SQUARE}
+    if trace is not None:
+        held["mixed"] = backend.numpy(trace.mixed)
     batch, links, empties = [], [], []
-    lead = found["weights"].shape[:-3]
-    for place in np.ndindex(lead):
+    for number, place in enumerate(places):
+        rule = of_entry(arrays.rule, place)
+        offset = rule.offset if isinstance(rule.offset, int) else 0
+        counted = Counted(backend, arrays.k.shape[-2], heads, top, offset=offset)
+        if trace is None:
+            so_far = partial(_told, progress, number, len(places))
+            empty = backend.numpy(counted.streamed(backend, arrays.entry(place), rule, so_far).empty)[list(heads)]
+        else:
+            weights = held["weights"][place][list(heads)]
+            counted.whole(weights, held["masked"][place][list(heads)] != -np.inf)
+            empty = backend.numpy(trace.empty)[place][list(heads)]
+        measured = counted.metrics()
         parts = []
-        for head in chosen:
-            every = {name: found[name][place][head] for name in (*SQUARE, "mixed")}
+        for at, head in enumerate(heads):
+            every = {name: held[name][place][head] for name in held}
             parts.append(
                 CapturedHead(
                     head=head,
-                    scores=every["masked"],
-                    weights=every["weights"],
-                    output=every["mixed"],
-                    stages=every if stages else UNSET,
+                    scores=every.get("masked", UNSET),
+                    weights=every.get("weights", UNSET),
+                    output=every.get("mixed", UNSET),
+                    stages=every if stages and every else UNSET,
+                    metrics=numbers(measured, at, "value"),
+                    baseline=numbers(measured, at, "baseline"),
                 )
             )
-            links += _largest(list(place), head, every["weights"], top)
-            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[place][head])]
+            links += [
+                CapturedLink(index=list(place), head=head, query=query, key=key, weight=weight)
+                for query, key, weight in counted.links()[at]
+            ]
+            empties += [EmptyRow(layer=0, head=head, query=int(query)) for query in np.flatnonzero(empty[at])]
         batch.append(BatchEntry(index=list(place), heads=parts))
-    names = [f"batch {axis}" if len(lead) > 1 else "batch" for axis in range(len(lead))]
-    shown = {
-        "q": arrays.q,
-        "k": arrays.k,
-        "v": arrays.v,
-        **trace.stages,
-        "mixed": trace.mixed,
-    }
     rule = arrays.rule
-    masked = [rule.given, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
-    absent = {
-        "capped": rule.softcap is None,
-        "biased": rule.bias is None,
-        "masked": all(part is None for part in masked),
-    }
-    shapes = shapes_of(
-        {name: array for name, array in shown.items() if not absent.get(name, False)}, leading=tuple(names)
-    )
     return TensorsDocument(
         version=__version__,
         file=file,
@@ -185,12 +205,37 @@ def tensors_document(
             backend=backend.name,
             dtype=backend.dtype,
         ),
-        shapes=[_shape(row) for row in shapes],
+        shapes=_shapes(arrays, trace),
         batch=batch,
         links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
         empty_rows=empties,
-        warnings=_unlike(arrays.stored, found["weights"]),
+        warnings=[] if trace is None else _unlike(arrays.stored, held["weights"]),
     )
+
+
+def _told(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:
+    progress((entry + share) / entries)
+
+
+def _shapes(arrays: Captured, trace: RowBlock | None) -> list[ShapeRow]:
+    """The shape trace; by blocks of rows nothing is n × n, and only what goes in and comes out has a row."""
+    shown = {"q": arrays.q, "k": arrays.k, "v": arrays.v}
+    if trace is None:
+        out = (*arrays.lead, *arrays.q.shape[-3:-1], arrays.v.shape[-1])
+        shown["mixed"] = np.broadcast_to(np.float32(0), out)
+    else:
+        rule = arrays.rule
+        masked = [rule.given, rule.key_lengths, rule.bias, None if shows_all(rule.mask) else rule.mask]
+        absent = {
+            "capped": rule.softcap is None,
+            "biased": rule.bias is None,
+            "masked": all(part is None for part in masked),
+        }
+        shown |= {name: array for name, array in trace.stages.items() if not absent.get(name, False)}
+        shown["mixed"] = trace.mixed
+    count = len(arrays.lead)
+    names = tuple(f"batch {axis}" if count > 1 else "batch" for axis in range(count))
+    return [_shape(row) for row in shapes_of(shown, leading=names)]
 
 
 def _model(file: str, arrays: Captured) -> ModelPart:
@@ -226,18 +271,3 @@ def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) 
 def _shape(row: Shape) -> ShapeRow:
     formula = "given" if row.step in ROLES else row.formula
     return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula)
-
-
-def _largest(index: list[int], head: int, weights: np.ndarray[Any, Any], top: int) -> list[CapturedLink]:
-    flat = np.nan_to_num(weights).reshape(-1)
-    order = np.argsort(-flat, kind="stable")[:top]
-    return [
-        CapturedLink(
-            index=index,
-            head=head,
-            query=int(at // weights.shape[-1]),
-            key=int(at % weights.shape[-1]),
-            weight=float(flat[at]),
-        )
-        for at in order
-    ]

@@ -69,7 +69,8 @@ def tensors(
     """Attention over q, k, v arrays from a file, with every option of the core.
 
     q is [..., heads, query, dim], k [..., kv_heads, key, dim], v [..., kv_heads, key, v_dim]; arrays
-    mask, bias, sinks, offset and key_lengths are used if the file has them.
+    mask, bias, sinks, offset and key_lengths are used if the file has them. Beyond 2,048 queries or keys
+    they run by blocks of rows: metrics and links remain, and nothing is held that is n × n.
 
     attn tensors sample_inputs/captured.npz --mask causal
     """
@@ -82,6 +83,7 @@ def tensors(
     every = answer.stages(stages, output)
     from attncli.analysis.tensors import Options, captured, tensors_document
     from attncli.arrays.backend import choose
+    from attncli.cli.progress import progress
     from attncli.inputs.tensors import read_tensors
     from attncli.models.one_layer import scale_number
 
@@ -92,19 +94,25 @@ def tensors(
     q = next((array for name, array in found.items() if name == "q" or name.endswith(".q")), None)
     number = None if scale is None or q is None else scale_number(scale, q.shape[-1], q.shape[-1])
     lengths = None if key_lengths is None else request.whole_numbers(key_lengths, "--key-lengths")
-    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
+    work = 0 if q is None else 2 * q.size * max(array.shape[-2] for array in found.values() if array.ndim > 1)
+    backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = captured(found, str(file), backend, options, layer=layer)
     pairs = (
         int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
     )
-    chosen = request.numbers(head, "head", arrays.q.shape[-3])
-    request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
-    if output.json or output.ndjson:
-        answer.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
-    trace = arrays.attend()
-    document = tensors_document(str(file), arrays, trace, masks, heads=chosen, top=output.top, stages=every)
-    if page.html is not None:
+    chosen = request.numbers(head, "head", arrays.q.shape[-3]) or list(range(arrays.q.shape[-3]))
+    by_blocks = arrays.long and not every and page.html is None
+    if not by_blocks:
+        request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
+        if output.json or output.ndjson:
+            answer.refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
+    trace = None if by_blocks else arrays.attend()
+    with progress(environment, f"{arrays.q.shape[-2]:,} queries") as tell:
+        document = tensors_document(
+            str(file), arrays, trace, masks, heads=chosen, top=output.top, stages=every, progress=tell
+        )
+    if page.html is not None and trace is not None:
         from attncli.analysis.records.captured import captured_record
         from attncli.render.page.contents import Page
 

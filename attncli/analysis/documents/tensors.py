@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, at, axes, says
+from attncli.analysis.documents.heads import Metrics
 from attncli.analysis.documents.parts import AttentionPart, EmptyRows, ModelPart, ShapeRows
 
 Place = Annotated[list[Count], says("Place on the leading axes; empty without any.")]
@@ -23,6 +24,10 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     weights: Annotated[Numbers, axes("query", "key")] | UnsetType = UNSET
     output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")] | UnsetType = UNSET
     stages: Annotated[dict[str, Numbers], says("With --stages all.")] | UnsetType = UNSET
+    metrics: Metrics | UnsetType = UNSET
+    baseline: (
+        Annotated[Metrics, says("The same metrics if every row were uniform over what it may see.")] | UnsetType
+    ) = UNSET
 
 
 class BatchEntry(Part, frozen=True, kw_only=True):

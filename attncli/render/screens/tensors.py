@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
@@ -15,12 +16,13 @@ from attncli.render.safe import cut, safe
 from attncli.render.screens.conclusion import tensors_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.screens.run import shapes_part
+from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 Document = Any
 
-PARTS = ("header", "shapes", "scores", "weights", "output", "links", "answer")
+PARTS = ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer")
 """Every part, in the order of the screen; all are shown unless the view names some."""
 
 
@@ -33,6 +35,14 @@ def tensors_screen(document: Document, view: View) -> Lines:
 
 def tensors_rows(document: Document) -> Iterator[Sequence[object]]:
     """Every pair of query and key as a table for `--plain`, its first row the names of the columns."""
+    if _is_long(document):
+        yield ("batch", "head", "metric", "value", "rows", "uniform")
+        for entry in document["batch"]:
+            for head in entry["heads"]:
+                for name, found in head["metrics"].items():
+                    index, uniform = ",".join(map(str, entry["index"])), head["baseline"][name]["value"]
+                    yield (index, head["head"], name, found["value"], found["rows"], uniform)
+        return
     yield ("batch", "head", "query", "key", "score", "weight")
     for entry in document["batch"]:
         for head in entry["heads"]:
@@ -68,6 +78,10 @@ def _part(part: str, document: Document, view: View) -> Lines:
                 title="strongest links",
                 note="bars from 0 to 1",
             )
+        case "metrics":
+            return _metrics(document, view)
+        case _ if _is_long(document):
+            return Lines()  # by blocks of rows there are no matrices
         case _:
             shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
@@ -77,6 +91,37 @@ def _part(part: str, document: Document, view: View) -> Lines:
                 else ""
             )
             return stack((spaced(tables), remark(left, view)))
+
+
+def _is_long(document: Document) -> bool:
+    """Whether it ran by blocks of rows, and so has no matrices."""
+    return all(head.get("weights") is None for entry in document["batch"] for head in entry["heads"])
+
+
+def _metrics(document: Document, view: View) -> Lines:
+    """A row of metrics for every head, the usual ones unless the view is full."""
+    every = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"] if head.get("metrics")]
+    if not every:
+        return Lines()
+    names = [name for name in every[0][1]["metrics"] if view.full or name in DEFAULT]
+    batched = any(index for index, _ in every)
+    rows = [
+        [
+            ",".join(map(str, index)),
+            str(head["head"]),
+            *(_number(head["metrics"][name]["value"], view) for name in names),
+        ]
+        for index, head in every
+    ]
+    start = 0 if batched else 1
+    columns = ["batch", "head", *names][start:]
+    align = ["left", "right"][start:] + ["right"] * len(names)
+    note = "means over the rows" + ("" if view.full else "; --full shows all")
+    return table(columns, [row[start:] for row in rows], view, align=align, title="metrics", note=note)
+
+
+def _number(value: float | None, view: View) -> str:
+    return "-" if value is None else f"{value:.{view.precision}f}"
 
 
 def _header(document: Document, view: View) -> Lines:

@@ -1,0 +1,81 @@
+"""Captured attention in numbers: metrics and strongest links of every head, from whole weights or by blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attncli.analysis.measure import Measured, Tally
+from attncli.analysis.metrics import METRICS
+from attncli.analysis.row_consumers import Watch, share
+from attncli.analysis.row_facts import About
+from attncli.analysis.toplinks import TopLinks
+from attncli.analysis.visible_keys import Bools, Floats
+from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.attend import RowBlock, Rule
+from attncli.mechanism.streaming import Streamed, rows_within, stream
+
+KNOWN = tuple(name for name, metric in METRICS.items() if not metric.needs)
+"""The metrics that need nothing but weights: captured arrays come without tokens."""
+
+
+class Counted:
+    """The chosen heads of one attention: their metrics, and the `top` strongest links of each.
+
+    keys: how many keys there are. offset: position of query 0.
+    """
+
+    def __init__(self, backend: Backend, keys: int, heads: Sequence[int], top: int, *, offset: int) -> None:
+        self._tally, self._links = Tally(len(heads), KNOWN, About()), TopLinks(len(heads), top)
+        consumers = (self._tally, *((self._links,) if top else ()))
+        self._watch = Watch(backend, consumers, About(), keys, heads=heads, offset=offset)
+        self._offset = offset
+
+    def whole(self, weights: Floats, visible: Bools) -> None:
+        """Take the chosen heads' weights [head, query, key] at once, and which keys they see."""
+        self._watch.whole(np.nan_to_num(weights.astype(np.float64)), visible)
+
+    def streamed(
+        self,
+        backend: Backend,
+        arrays: tuple[Array, Array, Array],
+        rule: Rule,
+        progress: Callable[[float], None],
+    ) -> Streamed:
+        """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told the share done."""
+        q, k, _ = arrays
+        heads, queries = q.shape[-3], q.shape[-2]
+
+        def see(block: RowBlock) -> None:
+            self._watch.see(block)
+            progress(share(block, heads, queries))
+
+        rows = rows_within(heads, queries, k.shape[-2])
+        return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), see=see)
+
+    def metrics(self) -> dict[str, Measured]:
+        """The metrics by name."""
+        return self._tally.result()
+
+    def links(self) -> list[list[tuple[int, int, float]]]:
+        """For each head its links as (query row, key, weight), strongest first."""
+        return [[(query - self._offset, key, weight) for query, key, weight in found] for found in self._links.found()]
+
+
+def of_place(array: Array, place: tuple[int, ...], axes: int) -> Array:
+    """The part of an array for one batch entry. axes: how many it has besides the leading ones, which broadcast."""
+    own = array.shape[:-axes]
+    at = place[len(place) - len(own) :]
+    return array[tuple(0 if size == 1 else index for size, index in zip(own, at, strict=True))] if own else array
+
+
+def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
+    """The rule for one batch entry."""
+
+    def cut(array: Array | None) -> Array | None:
+        return array if array is None or array.ndim <= 3 else of_place(array, place, 3)
+
+    offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place, 3).reshape((-1,))[0])
+    return replace(rule, given=cut(rule.given), bias=cut(rule.bias), offset=offset, key_lengths=cut(rule.key_lengths))
