@@ -15,6 +15,7 @@ import numpy as np
 from attncli.analysis.documents.heads import LabelScore
 from attncli.analysis.measure import Measured
 from attncli.analysis.metrics import OFFSETS
+from attncli.analysis.visible_keys import Bools, Floats, Ints
 
 MARGIN = 1.5
 LEAST_ROWS = 4
@@ -77,15 +78,43 @@ class Labelled:
     detail: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Whether heads earn a label. score: float64 [...], NaN where not known. earned: booleans [...]. offset: which of
+    `OFFSETS` a positional head has, integers [...]; None for the other labels."""
+
+    score: Floats
+    earned: Bools
+    offset: Ints | None = None
+
+
+def decide(
+    label: Label, value: Mapping[str, Floats], baseline: Mapping[str, Floats], rows: Mapping[str, Ints]
+) -> Decision:
+    """Decide a label that is made from metrics: `value`, `baseline` and `rows` by metric, arrays of one shape [...]."""
+    names = tuple(OFFSETS) if label.score == "positional" else (label.score,)
+    known = np.stack([np.where(rows[name] >= LEAST_ROWS, value[name], np.nan) for name in names])
+    place = np.where(np.isnan(known), -np.inf, known).argmax(0)
+    score = np.take_along_axis(known, place[None], 0)[0]
+    spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
+    even = np.take_along_axis(spread, place[None], 0)[0]
+    above = score >= label.threshold
+    earned = above if label.name == "broad" else above & (score >= MARGIN * even)
+    return Decision(score, earned, place if label.score == "positional" else None)
+
+
 def labels_of(
     measured: Mapping[str, Measured], head: int, *, repeats: Mapping[str, float] | None = None
 ) -> list[Labelled]:
     """The labels of one head, in the order of `LABELS`.
 
     measured: the metrics of `NEEDED`, [head]. repeats: the head's `repeats_duplicate` and
-    `repeats_induction` (see `repeats.scores`), None where random repeats were not run.
+    `repeats_induction` (see `random_repeats.scores`), None where random repeats were not run.
     A score that is not known (NaN) earns nothing.
     """
+    value = {name: one.value[head] for name, one in measured.items()}
+    baseline = {name: one.baseline[head] for name, one in measured.items()}
+    rows = {name: one.rows[head] for name, one in measured.items()}
     found = []
     for label in LABELS.values():
         if label.score.startswith("repeats_"):
@@ -93,13 +122,11 @@ def labels_of(
             if score >= label.threshold:
                 found.append(Labelled(label.name, score, label.threshold))
             continue
-        names = OFFSETS if label.score == "positional" else (label.score,)
-        known = [(float(measured[name].value[head]), name) for name in names if measured[name].rows[head] >= LEAST_ROWS]
-        value, name = max(known, default=(np.nan, ""))
-        if value >= label.threshold and (label.name == "broad" or value >= MARGIN * measured[name].baseline[head]):
-            found.append(
-                Labelled(label.name, value, label.threshold, name.removeprefix("offset") if name in OFFSETS else "")
-            )
+        decision = decide(label, value, baseline, rows)
+        if decision.earned:
+            offset = None if decision.offset is None else tuple(OFFSETS)[int(decision.offset)]
+            detail = "" if offset is None else offset.removeprefix("offset")
+            found.append(Labelled(label.name, float(decision.score), label.threshold, detail))
     return found
 
 

@@ -79,6 +79,13 @@ class Tally:
             norms[at] = counts[at] if found.weight is None else _sum(found.weight, used)
         return sums, norms, counts
 
+    def added(self) -> tuple[Floats, Floats, Ints, Floats]:
+        """What has been added up: value and norm [head, metric], rows used [head, metric], and the baseline's value /
+        norm [head, metric]."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            baseline = np.where(self._norms[1] > 0, self._sums[1] / self._norms[1], np.nan)
+        return self._sums[0].T, self._norms[0].T, self._rows.T, baseline.T
+
     def result(self, shape: tuple[int, ...] | None = None) -> dict[str, Measured]:
         """The metrics by name. shape: of the heads, None for one axis."""
         with np.errstate(invalid="ignore", divide="ignore"):

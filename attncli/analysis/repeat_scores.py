@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from attncli.analysis.random_repeats import LENGTH, Scores, scores
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.random_streams import integers
 from attncli.models.model import Model
@@ -36,6 +37,15 @@ def repeat_scores(model: Model, layers: Sequence[int] | None, *, seed: int = 0) 
     return scores(run, ordinary(model, seed), before=before, after=after, length=length, seed=seed)
 
 
+def _tokens(model: Model, ids: Sequence[int]) -> list[Token]:
+    """The tokens that these ids name; an embedding may have rows that the tokenizer has no token for."""
+    found = []
+    for number in ids:
+        with suppress(InputError):
+            found += model.tokenizer.ids_to_tokens([number])
+    return found
+
+
 def ordinary(model: Model, seed: int = 0) -> list[Token]:
     """Tokens of ordinary words: letters only, two or more, no special tokens."""
     made_up = [Token(at, f"word{at}", None, None, None) for at in range(4 * LENGTH)]
@@ -43,7 +53,7 @@ def ordinary(model: Model, seed: int = 0) -> list[Token]:
         return made_up
     ids = sorted({int(number) % model.spec.vocabulary for number in integers(seed, "vocabulary", CANDIDATES)})
     try:
-        tokens = model.tokenizer.ids_to_tokens(ids)
+        tokens = _tokens(model, ids)
     except UsageError:  # a tokenizer without ids: embeddings are made from the words themselves
         return made_up
     found = [

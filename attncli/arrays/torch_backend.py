@@ -196,3 +196,13 @@ def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     # them) and refuses reversed views and foreign byte order.
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     return native if native.flags.writeable and all(stride >= 0 for stride in native.strides) else native.copy()
+
+
+def capability() -> str:
+    """The instruction set that torch's CPU kernels use, with torch's version: numbers can differ in their last bits."""
+    return f"{torch.backends.cpu.get_cpu_capability()} · torch {torch.__version__}"
+
+
+def one_thread() -> None:
+    """Compute with one thread from now on."""
+    torch.set_num_threads(1)

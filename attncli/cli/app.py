@@ -22,6 +22,7 @@ COMMANDS = {
     "tensors": "Attention over q, k, v arrays from a file.",
     "mask": "Draw and describe masks and their combinations.",
     "cost": "Operations, memory and pairs, computed and measured.",
+    "scan": "What every head does over a corpus: statistics, labels, examples.",
     "tokens": "Tokens, ids, spans and bytes of a text.",
     "weights": "Write, list and convert weight files.",
     "models": "Known families, aliases and cached models.",

@@ -75,13 +75,20 @@ def open_archive(stream: BinaryIO, where: str, limit: int) -> Iterator[Archive]:
         yield Archive(zipped, where, limit)
 
 
-def write_npz(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
-    """Writes an archive in order of name, uncompressed and undated: the same content gives the same bytes.
+def write_npz(
+    stream: BinaryIO,
+    tensors: Mapping[str, np.ndarray[Any, Any]],
+    metadata: Mapping[str, str],
+    *,
+    compressed: bool = False,
+) -> None:
+    """Writes an archive in order of name and undated: the same content gives the same bytes. compressed: deflated.
 
     bfloat16, which the format cannot name, is widened to float32, exactly. Metadata become the member
     `__metadata__.json`. Raises UnsupportedError for data types without numbers.
     """
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as zipped:
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", kind, compresslevel=1) as zipped:
         if metadata:
             zipped.writestr(zipfile.ZipInfo(METADATA_MEMBER, EARLIEST), json.dumps(dict(metadata), sort_keys=True))
         for name in sorted(tensors):
@@ -89,7 +96,9 @@ def write_npz(stream: BinaryIO, tensors: Mapping[str, np.ndarray[Any, Any]], met
             array = np.asarray(found.astype(np.float32) if found.dtype.name == "bfloat16" else found, order="C")
             if array.dtype.name not in NATIVE:
                 raise unsupported(name, array.dtype.name, EXPECTED)
-            with zipped.open(zipfile.ZipInfo(f"{name}.npy", EARLIEST), "w", force_zip64=True) as member:
+            entry = zipfile.ZipInfo(f"{name}.npy", EARLIEST)
+            entry.compress_type = kind
+            with zipped.open(entry, "w", force_zip64=True) as member:
                 npy_format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "logits", "patch", "error",
+    "cross", "compare", "cost", "ablate", "logits", "patch", "scan", "scan_compare", "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names of their files, in the order in which they are told."""
 
@@ -46,7 +46,7 @@ class Kinds(Mapping[str, Any]):
             raise KeyError(schema)
         module = import_module(f"{__name__}.{name}")
         found: tuple[type[Document], ...] = getattr(module, "TOPICS", None) or (
-            module.__dict__[f"{name.title()}Document"],
+            module.__dict__[f"{name.title().replace('_', '')}Document"],
         )
         return found
 

@@ -1,6 +1,9 @@
 """The explanations in English."""
 
+from attncli.render.phrases import scan
+
 PHRASES = {
+    **scan.ENGLISH,
     # the derivation
     "place": "layer {0} head {1} · query {2} {3}",
     "kept": "Numbers are rounded to {0} digits. Columns of terms have as many more as they need to add up to the printed totals.",

@@ -1,0 +1,136 @@
+"""`attn.scan/1`: what every head does over a corpus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+
+
+class PlanPart(Part, frozen=True, kw_only=True):
+    """What the numbers depend on; all of it is in the scan's plan.json."""
+
+    digest: Annotated[str, says("sha256 of the plan.")]
+    model: Annotated[str, says("As it was asked for.")]
+    model_digest: Annotated[str, says("sha256 over the weights and their config.")]
+    layers: Size
+    corpus: Annotated[list[str], says("The files, in order; positions in them count from 0.")]
+    seed: Count
+    dtype: str
+    threads: Size
+    isa: Annotated[
+        list[str], says("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
+    ]
+    words: Annotated[bool, says("Whether pieces were merged to words.")]
+    find: list[str]
+
+
+class FailedShard(Part, frozen=True, kw_only=True):
+    """A shard that is not in the numbers."""
+
+    shard: Count
+    reason: str
+
+
+class DonePart(Part, frozen=True, kw_only=True):
+    """How much of the scan is done."""
+
+    shards: Annotated[list[Count], says("Shards that are done, of how many.")]
+    texts: Annotated[Count, says("Texts in the numbers.")]
+    tokens: Count
+    truncated: Annotated[Count, says("Texts in the numbers that were cut to the model's length.")]
+    failed: list[FailedShard]
+    skipped: Annotated[dict[str, Count], says("Records that are not in the numbers, by reason.")]
+
+
+class Stratum(Part, frozen=True, kw_only=True):
+    """Texts of like length."""
+
+    most: Annotated[int | None, says("Tokens of the longest text that belongs here; null for no bound.")]
+    texts: Count
+    mean: float
+
+
+class ScanMetric(Part, frozen=True, kw_only=True):
+    """A metric of one head over all texts. sd, quantiles and ci95 are of the texts' own means."""
+
+    texts: Annotated[Count, says("Texts that have the metric.")]
+    rows: Annotated[Count, says("Query rows in them that it is taken over.")]
+    mean_texts: Annotated[float | None, says("Mean over texts, each counted once.")]
+    mean_rows: Annotated[float | None, says("Mean over query rows: long texts count more.")]
+    sd: float | None
+    quantiles: Annotated[dict[str, float | None], says("By percent, from a histogram of 1,024 bins.")]
+    quantile_error: Annotated[
+        float, says("The most that a bin puts a quantile off: absolute for shares, else relative.")
+    ]
+    ci95: Annotated[Interval | None, says("95 % interval of mean_texts, from 200 Poisson bootstrap replicates.")]
+    baseline: Annotated[float | None, says("The same mean for uniform attention.")]
+    strata: list[Stratum]
+
+
+class ScanLabel(Part, frozen=True, kw_only=True):
+    """A kind that a head is of, in at least one text."""
+
+    name: str
+    detail: Annotated[str | None, says("Such as the offset of a positional head.")]
+    score: Annotated[float | None, says("The mean of the number that decides.")]
+    threshold: float
+    texts: Annotated[
+        Share | None, says("Share of texts that earn the label; null where it is decided on random repeats.")
+    ]
+    texts_ci95: Annotated[Interval | None, says("Wilson's 95 % interval of that share.")]
+    ci95: Annotated[Interval | None, says("95 % interval of the score.")]
+    earned: Annotated[
+        bool, says("Whether the score over the corpus reaches the threshold and its margin over uniform.")
+    ]
+    borderline: Annotated[bool, says("Whether the interval of the score holds the threshold.")]
+
+
+class ScanExample(Part, frozen=True, kw_only=True):
+    """One of the texts in which a head's metric is largest."""
+
+    metric: str
+    value: float
+    shard: Count
+    file: Annotated[Count, says("Which file of the plan's corpus.")]
+    line: Annotated[Count, says("Line of the file, from 0.")]
+    text: str
+    query: Annotated[int | None, says("The head's strongest link in this text; null where the text went by in blocks.")]
+    key: int | None
+
+
+class ScanEffect(Part, frozen=True, kw_only=True):
+    """What taking a head away changes, over all texts."""
+
+    texts: Count
+    mean: float | None
+    sd: float | None
+    ci95: Interval | None
+
+
+class ScanHead(Part, frozen=True, kw_only=True):
+    """One head over the corpus."""
+
+    layer: Count
+    head: Count
+    metrics: dict[str, ScanMetric]
+    labels: list[ScanLabel]
+    effect: ScanEffect | UnsetType = UNSET
+    top: list[ScanExample]
+
+
+class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
+    """What every head does over a corpus: means with intervals, labels, strongest examples."""
+
+    plan: PlanPart
+    done: DonePart
+    heads: list[ScanHead]
+    digest: Annotated[
+        str | None, says("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet.")
+    ]
+    warnings: list[str]

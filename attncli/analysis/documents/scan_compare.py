@@ -1,0 +1,42 @@
+"""`attn.scan_compare/1`: how two scans differ, head by head."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from attncli.analysis.documents.declaration import Count, Document, Part, says
+from attncli.analysis.documents.scan import Interval, PlanPart, Share
+
+
+class ScanDifference(Part, frozen=True, kw_only=True):
+    """One metric of one head in both scans; differences are a − b."""
+
+    layer: Count
+    head: Count
+    metric: str
+    a: Annotated[float, says("Mean over texts, each stratum weighted as in both scans together.")]
+    b: float
+    difference: float
+    ci95: Annotated[Interval | None, says("95 % interval of the difference, from replicates.")]
+    cohens_d: Annotated[float | None, says("The difference over the pooled standard deviation of texts.")]
+    cliffs_delta: Annotated[float | None, says("P(a > b) − P(a < b) of a text's value.")]
+    cliffs_error: Annotated[float | None, says("How far off equal bins may put it.")]
+    z: float | None
+    p: Annotated[Share | None, says("Probability of such a difference by chance.")]
+    q: Annotated[Share | None, says("p adjusted for all heads and metrics (Benjamini–Hochberg).")]
+
+
+class ScanCompareDocument(Document, tag="attn.scan_compare/1", frozen=True, kw_only=True):
+    """Two scans side by side, largest effect first."""
+
+    a: PlanPart
+    b: PlanPart
+    texts: Annotated[list[Count], says("Texts of a and of b.")]
+    paired: Annotated[bool, says("Whether both saw the same texts, so that their replicates are paired.")]
+    strata: Annotated[
+        list[Annotated[int, Meta(ge=1)] | None], says("Common strata: tokens of the longest text of each.")
+    ]
+    differences: list[ScanDifference]
+    warnings: list[str]

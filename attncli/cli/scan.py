@@ -1,0 +1,349 @@
+"""`attn scan`: what every head does over a corpus; `show`, `compare` and `verify` look at what was scanned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from attncli.cli import delivery
+from attncli.cli.option import LARGEST_SEED
+from attncli.cli.options import COMPUTE, OUTPUT, TEXT, OutputOptions, command_app, number, only, option
+from attncli.cli.output import Environment
+from attncli.errors import AttnError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attncli.models.model import Model
+    from attncli.scan.engines.engine import Engine
+    from attncli.scan.making import Wanted
+    from attncli.scan.plan import Plan
+    from attncli.scan.running import Outcome
+
+CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
+START = "start"
+"""The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
+ScanOutput = Annotated[
+    OutputOptions, only("json", "plain", "output", "color", "ascii", "quiet", "debug", "top", "show", "full", "brief")
+]
+StartOutput = Annotated[
+    OutputOptions, only("json", "plain", "color", "ascii", "quiet", "debug", "show", "full", "brief")
+]
+Folder = Annotated[Path, typer.Argument(help="A folder that attn scan wrote.", metavar="OUT", show_default=False)]
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Which texts are scanned."""
+
+    format: Annotated[
+        str | None,
+        option(
+            "--format", help="lines, jsonl:FIELD or parquet:COLUMN. [default: by name]", panel=CORPUS, metavar="KIND"
+        ),
+    ] = None
+    sample: Annotated[
+        int,
+        number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0),
+    ] = 0
+    seed: Annotated[
+        int,
+        number("--seed", help="Seed of draws and intervals.", panel=CORPUS, least=0, most=LARGEST_SEED, metavar="S"),
+    ] = 0
+    dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False
+    cluster: Annotated[
+        str,
+        option(
+            "--cluster", help="Field that tells what belongs together, for intervals.", panel=CORPUS, metavar="FIELD"
+        ),
+    ] = ""
+    max_tokens: Annotated[
+        int, number("--max-tokens", help="Longest text; 0 for the model's own limit.", panel=CORPUS, least=0)
+    ] = 0
+    over: Annotated[
+        str, option("--over", help="What becomes of longer texts.", panel=CORPUS, values=("skip", "truncate"))
+    ] = "skip"
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What is measured of the heads."""
+
+    metric: Annotated[
+        list[str] | None, option("--metric", help="Metrics, apart by commas, or 'all'.", panel=MEASURE, metavar="NAME")
+    ] = None
+    labels: Annotated[bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE)] = (
+        True
+    )
+    words: Annotated[bool, option("--words", help="Merge pieces to words.", panel=MEASURE)] = False
+    rows: Annotated[bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE)] = (
+        False
+    )
+    find: Annotated[
+        list[str] | None,
+        option(
+            "--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', panel=MEASURE, metavar="WHICH"
+        ),
+    ] = None
+    top: Annotated[
+        int, number("--top", help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000)
+    ] = 20
+
+
+@dataclass(frozen=True)
+class RunningOptions:
+    """How shards are computed."""
+
+    workers: Annotated[
+        int, number("--workers", help="Processes; 0 for one per processor.", panel=RUNNING, least=0, most=1024)
+    ] = 0
+    part: Annotated[
+        str | None,
+        option("--part", help="One of several parts that run side by side: 2/8.", panel=RUNNING, metavar="I/N"),
+    ] = None
+    engine: Annotated[
+        str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
+    ] = "here"
+    device: Annotated[str | None, option("--device", help="cpu or cuda.", panel=COMPUTE, metavar="NAME")] = None
+    dtype: Annotated[str, option("--dtype", help="float32 or bfloat16.", panel=COMPUTE, metavar="NAME")] = "float32"
+
+
+def start(
+    ctx: typer.Context,
+    output: StartOutput,
+    corpus: CorpusOptions,
+    measure: MeasureOptions,
+    running: RunningOptions,
+    model: Annotated[str, typer.Argument(help="A folder, hub id or alias.", metavar="MODEL", show_default=False)],
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders or patterns: .txt, .jsonl, .parquet, also .gz and .zst; - for standard input.",
+            metavar="CORPUS...",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        option("--out", "-o", help="Folder of the scan; the same command again goes on.", panel=OUTPUT, metavar="OUT"),
+    ],
+) -> None:
+    """What every head does over a corpus: means with intervals, labels, strongest examples, links.
+
+    attn scan minilm sentences.txt -o scan
+    """
+    environment: Environment = ctx.obj
+    from attncli.render.screens.scan import PARTS, scan_rows, scan_screen
+
+    delivery.check(output, environment, parts=PARTS)
+    from attncli.models.load import load
+    from attncli.scan import making, plan, report
+    from attncli.scan.running import Part, parse_part, run
+
+    _check(measure)
+    part = Part() if running.part is None else parse_part(running.part)
+    engine = _engine(running)
+    loaded = load(
+        model, backend="torch", device=running.device, dtype=running.dtype, note=environment.notes,
+        variables=environment.variables,
+    )  # fmt: skip
+    wanted = _wanted(texts, corpus, measure)
+    made = plan.write(making.make(wanted, loaded, model, out, stdin=environment.stdin, note=environment.notes), out)
+    del loaded
+    from attncli.cli.progress import progress
+
+    with progress(environment, f"{made.texts:,} texts") as tell:
+        counted = _Counted(made, tell)
+        outcome = run(made, out, model, engine, part=part, progress=counted.add)
+    for shard in outcome.recomputed:
+        environment.note(f"shard {shard} could not be read and was computed again")
+    if outcome.totals is None:
+        environment.note(f"part {part.number} of {part.count} is done; other parts still have shards to do")
+    else:
+        document = report.scan_document(outcome.totals, outcome.failed)
+        report.write(document, out)
+        how = delivery.view(output, environment, parts=PARTS)
+        delivery.give(iter([document]), scan_screen, scan_rows, output, environment, how)
+    _told(outcome)
+
+
+def _told(outcome: Outcome) -> None:
+    """Raise where shards were given up: the others are done, and the same command tries these again."""
+    if outcome.failed:
+        first = outcome.failed[0]
+        raise AttnError(
+            f"{len(outcome.failed)} of the scan's shards failed; shard {first.shard}: {first.reason}",
+            hint="the same command again tries only these",
+        )
+
+
+class _Counted:
+    """Texts done, as a share of all."""
+
+    def __init__(self, made: Plan, tell: Any) -> None:
+        self._all, self._tell, self._done = max(made.texts, 1), tell, 0
+
+    def add(self, texts: int) -> None:
+        self._done += texts
+        self._tell(min(self._done / self._all, 1.0))
+
+
+def _check(measure: MeasureOptions) -> None:
+    if measure.words and measure.find:
+        raise UsageError("--find looks for tokens, and --words merges them", expected="one of them")
+    if measure.rows or measure.find:
+        from attncli.scan.tables import library
+
+        library()
+
+
+def _engine(asked: RunningOptions) -> Engine:
+    name, _, address = asked.engine.partition(":")
+    if name == "ray":
+        from attncli.scan.engines.ray_cluster import RayCluster
+
+        return RayCluster(address or "auto", asked.workers)
+    if asked.engine != "here":
+        raise UsageError(f"there is no engine {asked.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
+    from os import cpu_count
+
+    from attncli.scan.engines.here import Here
+
+    return Here(asked.workers or cpu_count() or 1)
+
+
+def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> Wanted:
+    from attncli.analysis.metrics import DEFAULT, METRICS
+    from attncli.scan.corpus import parse_format
+    from attncli.scan.making import Wanted
+
+    named = [name.strip() for given in measure.metric or () for name in given.split(",") if name.strip()]
+    metrics = tuple(METRICS) if named == ["all"] else tuple(named) or (*DEFAULT, "special", "normalised_entropy")
+    return Wanted(
+        corpus=tuple(texts),
+        metrics=metrics,
+        format=None if corpus.format is None else parse_format(corpus.format),
+        labels=measure.labels,
+        words=measure.words,
+        rows=measure.rows,
+        find=tuple(measure.find or ()),
+        top=measure.top,
+        sample=corpus.sample,
+        seed=corpus.seed,
+        dedupe=corpus.dedupe,
+        max_tokens=corpus.max_tokens,
+        over=corpus.over,
+        cluster=corpus.cluster,
+    )
+
+
+def show(
+    ctx: typer.Context,
+    output: ScanOutput,
+    out: Folder,
+    head: Annotated[
+        str | None, option("--head", help="One head closely, such as L5H11.", panel=TEXT, metavar="HEAD")
+    ] = None,
+    metric: Annotated[
+        str | None, option("--metric", help="Metric of the grid and the examples.", panel=TEXT, metavar="NAME")
+    ] = None,
+) -> None:
+    """A scan's numbers, as far as it is done.
+
+    attn scan show scan --head L5H11
+    """
+    environment: Environment = ctx.obj
+    from attncli.render.screens.scan import PARTS, scan_rows, scan_screen
+    from attncli.scan import plan, report
+    from attncli.scan.conditions import parse_heads
+    from attncli.scan.totals import total
+
+    delivery.check(output, environment, parts=PARTS)
+    chosen = None if head is None else parse_heads(head)[0]
+    made = plan.read(out)
+    finished = report.read(out) if (out / report.NAME).exists() else None
+    if finished is None or finished.done.shards[0] < len(made.shards):
+        finished = report.scan_document(total(made, out))
+    if metric is not None and metric not in made.metrics:
+        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(made.metrics))
+    if chosen is not None and chosen not in made.heads:
+        raise UsageError(
+            f"there is no head {head}", expected=f"L0H0 to L{made.model.layers - 1}H{made.model.heads[-1] - 1}"
+        )
+    how = delivery.view(output, environment, parts=PARTS)
+    delivery.give(
+        iter([finished]),
+        lambda document, view: scan_screen(document, view, metric=metric, head=chosen),
+        scan_rows,
+        output,
+        environment,
+        how,
+    )
+
+
+def compare(ctx: typer.Context, output: ScanOutput, a: Folder, b: Folder) -> None:
+    """How two scans differ: two corpora, or two models of as many heads.
+
+    attn scan compare before after
+    """
+    environment: Environment = ctx.obj
+    delivery.check(output, environment)
+    from attncli.render.screens.scan_compare import scan_compare_rows, scan_compare_screen
+    from attncli.scan.comparison import compare_document
+
+    how = delivery.view(output, environment)
+    document = compare_document(a, b)
+    delivery.give(iter([document]), scan_compare_screen, scan_compare_rows, output, environment, how)
+
+
+def verify(
+    ctx: typer.Context,
+    output: ScanOutput,
+    out: Folder,
+    shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING)] = 3,
+) -> None:
+    """Compute some shards again and compare them with their files.
+
+    attn scan verify scan --shards 3
+    """
+    environment: Environment = ctx.obj
+    delivery.check(output, environment)
+    from attncli.models.load import load
+    from attncli.render.screens.scan_verify import scan_verify_rows, scan_verify_screen
+    from attncli.scan.engines.process import on_one_thread
+    from attncli.scan.plan import read
+    from attncli.scan.verification import verify_document
+    from attncli.scan.worker import Worker
+
+    made = read(out)
+    on_one_thread()
+    loaded: Model = load(
+        made.model.name, backend="torch", device=made.device, dtype=made.dtype, note=environment.notes,
+        variables=environment.variables,
+    )  # fmt: skip
+    document = verify_document(made, out, Worker(made, out, loaded), shards)
+    how = delivery.view(output, environment)
+    delivery.give(iter([document]), scan_verify_screen, scan_verify_rows, output, environment, how)
+    if not document.passed:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+class ScanGroup(TyperGroup):
+    """A group whose default command is the scan itself: `attn scan MODEL CORPUS`; `./show` is a model's folder."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [START, *args]
+        return list(super().parse_args(ctx, args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, left = super().resolve_command(ctx, args)
+        return "" if name == START else name, command, left
+
+
+app = command_app(start, show, compare, verify)
+app.info.cls = ScanGroup

@@ -1,0 +1,41 @@
+"""`HeldStore`: a model's weights kept in memory, for many texts one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attncli.arrays.backend import Array, Backend
+from attncli.inputs.token import Token
+from attncli.mechanism.block import Weights
+from attncli.models.run import Store
+
+
+class HeldStore:
+    """`Store` that asks another one for each weight once. Rows of embedding tables are read as they are needed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._layers: dict[tuple[int, str], dict[str, Array | None]] = {}
+
+    def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
+        return self._store.embed(backend, tokens)
+
+    def expect(self, layers: range) -> None:
+        """Nothing is read ahead: what is held is not read again."""
+
+    def layer(self, backend: Backend, index: int) -> Weights:
+        held = self._layers.setdefault((index, backend.dtype), {})
+        weights = self._store.layer(backend, index)
+
+        def role(name: str) -> Array | None:
+            if name not in held:
+                held[name] = weights(name)
+            return held[name]
+
+        return role
+
+    def outer(self, backend: Backend) -> Weights:
+        return self._store.outer(backend)
+
+    def bytes_read(self) -> int:
+        return self._store.bytes_read()

@@ -1,0 +1,203 @@
+"""The screen of `attn.scan/1`: a metric of every head, labels with their intervals, examples of one head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attncli.analysis.documents.scan import ScanDocument, ScanHead, ScanLabel
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.safe import label, safe
+from attncli.render.tables import table
+from attncli.render.view import View
+
+PARTS = ("header", "grid", "labels", "metrics", "examples", "answer")
+"""Every part, in the order of the screen."""
+RESTING = ("special-token", "first-token sink")
+"""Labels of heads that rest where there is nothing to say."""
+EXAMPLES = 5
+
+
+def scan_screen(
+    document: ScanDocument, view: View, *, metric: str | None = None, head: tuple[int, int] | None = None
+) -> Lines:
+    """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
+    shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
+    default = {"header", "metrics", "examples"} if head is not None else {"header", "grid", "labels", "answer"}
+    wanted = {"answer"} if view.brief else default if view.show is None else view.show
+    chosen = next((one for one in document.heads if (one.layer, one.head) == head), None)
+    blocks = []
+    for part in PARTS:
+        if part not in wanted:
+            continue
+        match part:
+            case "header":
+                blocks.append(_header(document, view))
+            case "grid" if document.heads:
+                blocks.append(_grid(document, shown, view))
+            case "labels" if document.heads:
+                blocks.append(_labels(document, view))
+            case "metrics" if chosen is not None:
+                blocks.append(_metrics(chosen, view))
+            case "examples" if chosen is not None:
+                blocks.append(_examples(chosen, shown, view))
+            case "answer":
+                blocks.append(_answer(document, view))
+            case _:
+                pass
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def scan_rows(document: ScanDocument) -> Iterator[Sequence[object]]:
+    """Every metric of every head, for `--plain`."""
+    yield ("layer", "head", "metric", "texts", "rows", "mean_texts", "mean_rows", "sd", "low", "high", "baseline")
+    for head in document.heads:
+        for name, one in head.metrics.items():
+            low, high = one.ci95 or (None, None)
+            yield (
+                head.layer, head.head, name, one.texts, one.rows, one.mean_texts, one.mean_rows, one.sd, low, high,
+                one.baseline,
+            )  # fmt: skip
+
+
+def _header(document: ScanDocument, view: View) -> Lines:
+    done = document.done
+    skipped = [say(view, f"scan.{reason}", f"{count:,}") for reason, count in done.skipped.items() if count]
+    if done.truncated:
+        skipped.append(say(view, "scan.truncated", f"{done.truncated:,}"))
+    corpus = document.plan.corpus
+    names = ", ".join(safe(name) for name in corpus[:3]) + (f" … ({len(corpus)})" if len(corpus) > 3 else "")
+    rows = [
+        [say(view, "scan.model"), f"{safe(document.plan.model)} · {document.plan.dtype}"],
+        [say(view, "scan.corpus"), names],
+        [
+            say(view, "scan.done"),
+            say(view, "scan.done.value", done.shards[0], done.shards[1], f"{done.texts:,}", f"{done.tokens:,}"),
+        ],
+    ]
+    if skipped:
+        rows.append([say(view, "scan.skipped"), " · ".join(skipped)])
+    rows += [[say(view, "scan.failed"), f"{one.shard}: {safe(one.reason)}"] for one in done.failed[:5]]
+    if document.digest is not None:
+        rows.append([say(view, "scan.digest"), document.digest[:16]])
+    told = [remark(safe(said), view) for said in document.warnings]
+    return stack((table(["", ""], rows, view, title=say(view, "scan.title", f"{done.texts:,}"), faint=(0,)), *told))
+
+
+def _grid(document: ScanDocument, name: str, view: View) -> Lines:
+    layers, heads = (sorted({getattr(one, field) for one in document.heads}) for field in ("layer", "head"))
+    grid = np.full((len(layers), len(heads)), np.nan)
+    for one in document.heads:
+        value = one.metrics[name].mean_texts
+        grid[layers.index(one.layer), heads.index(one.head)] = np.nan if value is None else value
+    return matrix(
+        grid, None, None, view, title=name, note=say(view, "scan.grid.note"), row_numbers=layers, column_numbers=heads
+    )
+
+
+def _labels(document: ScanDocument, view: View) -> Lines:
+    found = [(head, one) for head in document.heads for one in head.labels if one.earned or one.borderline]
+    if not found:
+        return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
+    shown = found if view.full else sorted(found, key=lambda pair: -_strength(pair[1]))[: max(view.top, 10)]
+    rows = [
+        [
+            f"L{head.layer} H{head.head}",
+            f"{one.name} {one.detail}" if one.detail else one.name,
+            number(one.score, view),
+            _interval(one.ci95, view),
+            say(view, "scan.repeats") if one.texts is None else f"{one.texts:.0%} {_percent(one.texts_ci95)}",
+            say(view, "scan.borderline") if one.borderline else "",
+        ]
+        for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
+    ]
+    names = [say(view, f"scan.column.{name}") for name in ("head", "label", "score", "interval", "texts")]
+    body = table(
+        [*names, ""],
+        rows,
+        view,
+        align=["left", "left", "right", "left", "right", "left"],
+        title=say(view, "scan.labels"),
+        note=say(view, "scan.labels.note"),
+    )
+    if len(shown) == len(found):
+        return body
+    return stack((body, remark(say(view, "scan.labels.more", len(shown), len(found)), view)))
+
+
+def _strength(one: ScanLabel) -> float:
+    return (one.score or 0.0) / one.threshold
+
+
+def number(value: float | None, view: View) -> str:
+    """A statistic, with a digit more than the view's: intervals are narrow."""
+    return "-" if value is None else f"{value:.{view.precision + 1}f}"
+
+
+def _interval(between: list[float] | None, view: View) -> str:
+    if between is None:
+        return "-"
+    return f"{number(between[0], view)} {spell('–', ascii=view.ascii)} {number(between[1], view)}"
+
+
+def _percent(between: list[float] | None) -> str:
+    return "" if between is None else f"({between[0]:.0%}-{between[1]:.0%})"
+
+
+def _metrics(head: ScanHead, view: View) -> Lines:
+    rows = [
+        [
+            name,
+            number(one.mean_texts, view),
+            _interval(one.ci95, view),
+            number(one.mean_rows, view),
+            number(one.sd, view),
+            number(one.quantiles.get("50"), view),
+            number(one.baseline, view),
+        ]
+        for name, one in head.metrics.items()
+        if not name.startswith("offset") or view.full
+    ]
+    names = ("metric", "mean", "interval", "rows", "sd", "median", "uniform")
+    return table(
+        [say(view, f"scan.column.{name}") for name in names],
+        rows,
+        view,
+        align=["left", "right", "left", "right", "right", "right", "right"],
+        title=say(view, "scan.metrics", f"L{head.layer} H{head.head}"),
+        note=say(view, "scan.metrics.note"),
+    )
+
+
+def _examples(head: ScanHead, name: str, view: View) -> Lines:
+    found = [one for one in head.top if one.metric == name][: view.top if view.full else EXAMPLES]
+    rows = [[number(one.value, view), f"{one.file}:{one.line + 1}", label(one.text, ascii=view.ascii)] for one in found]
+    return table(
+        [say(view, "scan.column.value"), "", say(view, "scan.column.text")],
+        rows,
+        view,
+        align=["right", "left", "left"],
+        title=say(view, "scan.examples", f"L{head.layer} H{head.head}", name),
+        note=say(view, "scan.examples.note"),
+        faint=(1,),
+    )
+
+
+def _answer(document: ScanDocument, view: View) -> Lines:
+    done, total = document.done.shards
+    said = []
+    if document.heads:
+        labelled = sum(any(one.earned for one in head.labels) for head in document.heads)
+        between = sum(any(one.borderline for one in head.labels) for head in document.heads)
+        said.append(say(view, "scan.answer", labelled, len(document.heads), f"{document.done.texts:,}", between))
+        resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
+        if resting:
+            said.append(say(view, "scan.answer.sink", resting))
+    if done < total:
+        said.append(say(view, "scan.unfinished", done, total))
+    return stack(remark(one, view, style="") for one in said)

@@ -1,0 +1,33 @@
+"""The screen of `attn.scan_verify/1`: shards computed again beside their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attncli.analysis.documents.scan_verify import ScanVerifyDocument
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced
+from attncli.render.phrases import say
+from attncli.render.safe import safe
+from attncli.render.tables import table
+from attncli.render.view import View
+
+
+def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
+    """The whole screen, its verdict last."""
+    rows = [
+        [str(one.shard), say(view, "scan.same" if one.same_bits else "scan.different"), f"{one.difference:.1e}"]
+        for one in document.shards
+    ]
+    names = [say(view, f"scan.column.{name}") for name in ("shard", "bits", "difference")]
+    body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "scan.verify.title"))
+    told = [remark(safe(said), view) for said in document.warnings]
+    verdict = say(view, "scan.verify.passed" if document.passed else "scan.verify.failed")
+    return clipped(spaced((body, *told, remark(verdict, view, style=""))), view.width, ascii=view.ascii)
+
+
+def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:
+    """Every shard, for `--plain`."""
+    yield ("shard", "same_bits", "difference", "counts_equal")
+    for one in document.shards:
+        yield (one.shard, one.same_bits, one.difference, one.counts_equal)

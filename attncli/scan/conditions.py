@@ -1,0 +1,115 @@
+"""Conditions of links, as `--find` takes them: "from=it to=animal weight>=0.3 head=L5H11"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attncli.analysis.visible_keys import Ints
+from attncli.arrays.backend import Array, Backend
+from attncli.errors import UsageError
+from attncli.inputs.token import Token
+
+EXPECTED = 'such as "from=it to=animal weight>=0.3 head=L5H11"'
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Links to keep. source, target: texts of the query's and key's token, None for any. least: their smallest weight.
+    heads: (layer, head) to look at; empty for all."""
+
+    source: str | None = None
+    target: str | None = None
+    least: float = 0.0
+    heads: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link that was found: which of the batch's texts, and where."""
+
+    text: int
+    layer: int
+    head: int
+    query: int
+    key: int
+    weight: float
+
+
+def parse(text: str) -> Condition:
+    """A condition as written. Raises UsageError for what is none, or for one that would keep nearly every link."""
+    found: dict[str, str] = {}
+    for piece in text.split():
+        match = re.fullmatch(r"(from|to|head)=(.+)|(weight)>=(\d+(?:\.\d+)?)", piece)
+        if match is None:
+            raise UsageError(f"--find {text!r}: {piece!r} is no condition", expected=EXPECTED)
+        name, value = (match[1], match[2]) if match[1] else (match[3], match[4])
+        if name in found:
+            raise UsageError(f"--find {text!r} says {name} twice", expected=EXPECTED)
+        found[name] = value
+    least = float(found.get("weight", "0"))
+    if least > 1:
+        raise UsageError(f"--find {text!r}: no weight reaches {least:g}", expected="a weight from 0 to 1")
+    if not {"from", "to"} & set(found) and (least < 0.5 or "head" not in found):
+        raise UsageError(
+            f"--find {text!r} would keep links of nearly every text",
+            expected="a token, or a head and a weight from 0.5",
+        )
+    return Condition(found.get("from"), found.get("to"), least, parse_heads(found.get("head", "")))
+
+
+def parse_heads(text: str) -> tuple[tuple[int, int], ...]:
+    """Heads such as `L5H11,L3H1`. Raises UsageError."""
+    heads = []
+    for piece in filter(None, text.split(",")):
+        match = re.fullmatch(r"L(\d{1,6})H(\d{1,6})", piece)
+        if match is None:
+            raise UsageError(f"{piece!r} is no head", expected="such as L5H11 or L5H11,L3H1")
+        heads.append((int(match[1]), int(match[2])))
+    return tuple(heads)
+
+
+def places(condition: Condition, tokens: Sequence[Token]) -> tuple[Ints, Ints] | None:
+    """The queries and keys of a text that the condition is about; None where there are none."""
+    found = []
+    for wanted in (condition.source, condition.target):
+        at = [token.index for token in tokens if wanted is None or plain(token.text) == wanted.casefold()]
+        if not at:
+            return None
+        found.append(np.array(at, np.int64))
+    return found[0], found[1]
+
+
+def plain(text: str) -> str:
+    """A token's text as a condition names it: without marks of word starts, in lower case."""
+    return text.strip("Ġ▁ ").removeprefix("##").casefold()
+
+
+def links(
+    condition: Condition,
+    backend: Backend,
+    weights: Array,
+    layer: int,
+    where: Sequence[tuple[Ints, Ints] | None],
+    *,
+    first: int,
+    first_head: int,
+) -> list[Link]:
+    """The links of a layer that meet the condition. weights: [text, head, row, key] from query `first` and head
+    `first_head` on; where: `places` of each text."""
+    held = range(first_head, first_head + weights.shape[1])
+    heads = [head for at, head in condition.heads if at == layer and head in held] if condition.heads else list(held)
+    found = []
+    for text, place in enumerate(where):
+        if place is None or not heads:
+            continue
+        shown = np.asarray(backend.numpy(weights[text]), np.float64)[[head - first_head for head in heads]]
+        queries = place[0][(place[0] >= first) & (place[0] < first + shown.shape[1])]
+        part = shown[:, queries - first][:, :, place[1]]
+        for head, query, key in np.argwhere((part >= condition.least) & (part > 0)).tolist():
+            weight = float(part[head, query, key])
+            found.append(Link(text, layer, heads[head], int(queries[query]), int(place[1][key]), weight))
+    return found

@@ -1,0 +1,170 @@
+"""The texts of a corpus: which files, in which order, and how their records are read.
+
+A corpus is lines of text, JSON lines with a text in a field, or a column of a Parquet file. Nothing is dropped in
+silence: a record that is no text carries the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from attncli.errors import InputError, UnsupportedError, UsageError
+
+TEXTS = (".txt", ".text", ".md")
+"""Endings of files whose lines are texts."""
+PACKED = (".gz", ".zst")
+LONGEST = 64 * 2**20
+"""Bytes of one record, at most."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a file holds texts. kind: "lines", "jsonl" or "parquet". field: of an object, or a column; "" for lines."""
+
+    kind: str
+    field: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a corpus. line: 0-based, in its file. text: None where it is none; reason: "empty" or "undecodable"
+    then. cluster: what it belongs together with, such as a document's name; "" for itself alone."""
+
+    file: int
+    line: int
+    text: str | None
+    reason: str = ""
+    cluster: str = ""
+
+
+def parse_format(text: str) -> Format:
+    """What `--format` says: `lines`, `jsonl:FIELD`, `parquet:COLUMN`. Raises UsageError."""
+    kind, _, field = text.partition(":")
+    if kind == "lines" and not field:
+        return Format("lines")
+    if kind in ("jsonl", "parquet"):
+        return Format(kind, field or "text")
+    raise UsageError(f"there is no corpus format {text!r}", expected="lines, jsonl:FIELD or parquet:COLUMN")
+
+
+def format_of(name: str) -> Format:
+    """The format that a file's name tells: .jsonl is `jsonl:text`, .parquet is `parquet:text`, all others are lines."""
+    plain = name.lower().removesuffix(".gz").removesuffix(".zst")
+    if plain.endswith((".jsonl", ".ndjson")):
+        return Format("jsonl", "text")
+    return Format("parquet", "text") if plain.endswith(".parquet") else Format("lines")
+
+
+def find(asked: Sequence[str]) -> list[str]:
+    """The files that names, folders and globs stand for, in order: as asked, and by name within a folder or glob.
+
+    `-` is standard input; an address with `://` stays as it is. Raises InputError for what is not there.
+    """
+    found: list[str] = []
+    for name in asked:
+        if name == "-" or "://" in name:
+            found.append(name)
+            continue
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(str(one) for one in path.rglob("*") if one.is_file() and _is_corpus(one))
+        else:
+            inside = [name] if path.is_file() else sorted(_matching(name))
+        if not inside:
+            raise InputError(
+                f"there is no corpus {name!r}",
+                expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files",
+            )
+        found += inside
+    if len(found) != len(set(found)):
+        twice = next(name for at, name in enumerate(found) if name in found[:at])
+        raise UsageError(f"{twice!r} is named twice", expected="each file once")
+    return found
+
+
+def _matching(pattern: str) -> list[str]:
+    """Files that a pattern with `*`, `?` or `**` matches."""
+    return [one for one in glob(pattern, recursive=True) if Path(one).is_file()]  # noqa: PTH207 - `..` and absolute ones
+
+
+def _is_corpus(path: Path) -> bool:
+    plain = path.name.lower().removesuffix(".gz").removesuffix(".zst")
+    return not path.name.startswith(".") and plain.endswith((*TEXTS, ".jsonl", ".ndjson", ".parquet"))
+
+
+def records_of_bytes(raw: bytes, *, file: int, first: int, format: Format, cluster: str) -> Iterator[Record]:
+    """The records of whole lines. first: number of the first line. cluster: a JSON field, "" for none."""
+    for line, piece in enumerate(raw.split(b"\n")[: raw.count(b"\n") + (not raw.endswith(b"\n") and bool(raw))], first):
+        yield _record(piece, file, line, format, cluster)
+
+
+def _record(raw: bytes, file: int, line: int, format: Format, cluster: str) -> Record:
+    try:
+        text = raw.decode("utf-8-sig" if line == 0 else "utf-8")
+    except UnicodeDecodeError:
+        return Record(file, line, None, "undecodable")
+    if format.kind == "lines":
+        return _text(file, line, text)
+    if not text.strip():
+        return Record(file, line, None, "empty")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return Record(file, line, None, "undecodable")
+    if not isinstance(found, dict) or not isinstance(found.get(format.field), str):
+        return Record(file, line, None, "undecodable")
+    group = found.get(cluster) if cluster else ""
+    return _text(file, line, found[format.field], "" if group is None else str(group))
+
+
+def _text(file: int, line: int, text: str, cluster: str = "") -> Record:
+    stripped = text.strip()
+    try:
+        stripped.encode()
+    except UnicodeEncodeError:  # half of a character, as JSON can name it
+        return Record(file, line, None, "undecodable")
+    return Record(file, line, stripped, cluster=cluster) if stripped else Record(file, line, None, "empty")
+
+
+def parquet(path: str) -> Any:
+    """The Parquet file, open. Raises UnsupportedError without pyarrow, InputError for a damaged file."""
+    try:
+        import pyarrow.parquet as library
+    except ImportError as error:
+        raise UnsupportedError("Parquet files need pyarrow", hint="pip install 'attn[scan]'") from error
+    try:
+        return library.ParquetFile(path)
+    except Exception as error:  # pyarrow raises its own kinds
+        raise InputError(f"this is no Parquet file: {error}", where=path) from error
+
+
+def records_of_parquet(
+    path: str, *, file: int, first: int, count: int, format: Format, cluster: str
+) -> Iterator[Record]:
+    """`count` rows from row `first` on; only the row groups that hold them are read."""
+    opened = parquet(path)
+    names = opened.schema_arrow.names
+    for name in (format.field, *([cluster] if cluster else ())):
+        if name not in names:
+            raise InputError(f"there is no column {name!r}", where=path, expected=", ".join(names[:20]))
+    columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
+    start = 0
+    for group in range(opened.num_row_groups):
+        rows = opened.metadata.row_group(group).num_rows
+        low, high = max(first, start), min(first + count, start + rows)
+        if low < high:
+            table = opened.read_row_group(group, columns=columns).slice(low - start, high - low)
+            groups = table.column(cluster).to_pylist() if cluster else [""] * (high - low)
+            for line, (text, group_name) in enumerate(
+                zip(table.column(format.field).to_pylist(), groups, strict=True), low
+            ):
+                if isinstance(text, str):
+                    yield _text(file, line, text, "" if group_name is None else str(group_name))
+                else:
+                    yield Record(file, line, None, "empty" if text is None else "undecodable")
+        start += rows

@@ -1,0 +1,74 @@
+"""Texts that occur again, and the draw of a sample: decided while the scan is planned, the same in any order."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from attncli.errors import InputError
+from attncli.scan.corpus import Record
+from attncli.scan.text_hash import text_hash
+
+NAME = "duplicates.npy"
+MOST = 10**7
+"""Texts above which repeated ones are not looked for."""
+
+
+def repeated(records: Iterable[Record]) -> list[tuple[int, int]]:
+    """(file, line) of every text that an earlier one equals, ascending; texts are compared stripped and composed
+    (NFC)."""
+    seen: set[int] = set()
+    found = []
+    for record in records:
+        if record.text is None:
+            continue
+        # two seeds: 128 bits, so that different texts are never taken for equal
+        key = text_hash(record.text) << 64 | text_hash(record.text, 1)
+        if key in seen:
+            found.append((record.file, record.line))
+        seen.add(key)
+    return sorted(found)
+
+
+def drawn(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple[int, int]]) -> int:
+    """The largest hash among the `sample` smallest of all texts: those up to it are drawn, whatever their order."""
+    held: list[int] = []
+    for record in records:
+        if record.text is None or (record.file, record.line) in left_out:
+            continue
+        number = -text_hash(record.text, seed)
+        if len(held) < sample:
+            heapq.heappush(held, number)
+        elif number > held[0]:
+            heapq.heapreplace(held, number)
+    return -held[0] if held else 0
+
+
+def write_duplicates(folder: Path, found: list[tuple[int, int]]) -> str:
+    """Keep the list beside the plan; returns its sha256."""
+    array = np.array(found, np.int64).reshape((-1, 2))
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f".duplicates.{os.getpid()}.tmp"
+    with beside.open("wb") as stream:
+        np.save(stream, array, allow_pickle=False)
+    os.replace(beside, folder / NAME)  # noqa: PTH105
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
+    """The list that the plan speaks of; empty for "". Raises InputError for another list."""
+    if not digest:
+        return frozenset()
+    path = folder / NAME
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the list of repeated texts: {error}", where=str(path)) from error
+    if hashlib.sha256(array.tobytes()).hexdigest() != digest:
+        raise InputError("the list of repeated texts is not the plan's", where=str(path), expected=f"sha256 {digest}")
+    return frozenset(map(tuple, array.tolist()))

@@ -1,0 +1,87 @@
+"""A worker as a process of its own: shard numbers come in by a pipe, what became of them goes out by another.
+
+`python -m attncli.scan.engines.process FOLDER MODEL PART`. When the pipe in ends without the word `stop`, the parent
+has died, and so does this process, in the middle of whatever it does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TextIO
+
+STOP = "stop"
+
+
+def main(arguments: list[str]) -> int:
+    """Compute the shards that the pipe names until it says stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    folder, model, part = arguments
+    asked: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin, asked), daemon=True).start()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    worker = None
+    while (word := asked.get()) != STOP:
+        shard = int(word)
+        try:
+            if worker is None:
+                worker = ready(folder, model, part)
+            counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
+            _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
+        except MemoryError:
+            raise
+        except Exception as error:
+            _say(answers, {"shard": shard, "failed": told(error)})
+    return 0
+
+
+def ready(folder: str, model: str, part: str) -> Any:
+    """A `Worker` of the scan in a folder, on one thread."""
+    from attncli.models.load import load
+    from attncli.scan.plan import read
+    from attncli.scan.worker import Worker
+
+    on_one_thread()
+    plan = read(Path(folder))
+    loaded = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
+    return Worker(plan, Path(folder), loaded, part=part)
+
+
+def on_one_thread() -> None:
+    """Compute with one thread from now on: more are no faster side by side, and sums would depend on their number."""
+    from attncli.arrays.torch_backend import one_thread
+
+    one_thread()
+
+
+def told(error: Exception) -> str:
+    """Why a shard failed, in one line."""
+    from attncli.errors import AttnError
+
+    if isinstance(error, AttnError):
+        return f"{error.what} ({error.where})" if error.where else error.what
+    return f"{type(error).__name__}: {error}"
+
+
+def _listen(stream: TextIO, asked: SimpleQueue[str]) -> None:
+    for line in stream:
+        asked.put(line.strip())
+        if line.strip() == STOP:
+            return
+    os._exit(1)
+
+
+def _say(answers: TextIO, said: dict[str, Any]) -> None:
+    answers.write(json.dumps(said) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Numbers whose sums do not depend on order: whole multiples of 2⁻²⁴, and histograms of fixed bins.
+
+Integers add up exactly, so any number of workers in any order find the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attncli.analysis.metrics import Metric
+from attncli.analysis.visible_keys import Floats, Ints
+
+ONE = 1 << 24
+"""What 1 is as an integer."""
+BINS = 1024
+STEP = np.log(1.02)
+"""Logarithmic bins are 2 % wide."""
+SMALLEST = 1e-4
+"""Where logarithmic bins of quantities that are never negative begin; bin 0 holds what is smaller."""
+NEAREST = 0.02
+"""Where the bins of signed quantities begin on either side of 0."""
+
+
+def fixed(values: Floats) -> Ints:
+    """Values in multiples of 2⁻²⁴, NaN as 0."""
+    found: Ints = np.rint(np.nan_to_num(values) * ONE).astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or
+    "signed" (logarithmic on both sides of 0)."""
+
+    kind: str
+
+    @property
+    def error(self) -> float:
+        """The most that a quantile read off the bins is off: absolute for shares, relative for the others."""
+        return 0.5 / BINS if self.kind == "share" else float(np.expm1(STEP / 2))
+
+    def bins(self, values: Floats) -> Ints:
+        """The bin of each value, 0 to `BINS` − 1; values beyond the last bin are in it."""
+        known = np.nan_to_num(values)
+        match self.kind:
+            case "share":
+                found = np.floor(known * BINS)
+            case "size":
+                found = np.floor(np.log(np.maximum(known, SMALLEST) / SMALLEST) / STEP) + (known >= SMALLEST)
+            case _:
+                size = np.floor(np.log(np.maximum(np.abs(known), NEAREST) / NEAREST) / STEP) + (
+                    np.abs(known) >= NEAREST
+                )
+                found = BINS // 2 + np.sign(known) * np.minimum(size, BINS // 2 - 1)
+        return np.clip(found, 0, BINS - 1).astype(np.int64)
+
+    def centres(self) -> Floats:
+        """The value that stands for each bin, ascending."""
+        at = np.arange(BINS)
+        match self.kind:
+            case "share":
+                return (at + 0.5) / BINS
+            case "size":
+                return np.where(at == 0, 0.0, SMALLEST * np.exp((at - 0.5) * STEP))
+            case _:
+                side = np.abs(at - BINS // 2)
+                size = np.where(side == 0, 0.0, NEAREST * np.exp((side - 0.5) * STEP))
+                return np.sign(at - BINS // 2) * size
+
+
+def scale_of(metric: Metric) -> Scale:
+    """The scale that a metric's declared range asks for."""
+    if metric.low is None:
+        return Scale("signed")
+    return Scale("share") if metric.high is not None and metric.high <= 1 and metric.low >= 0 else Scale("size")
+
+
+def quantiles(histogram: Ints, scale: Scale, at: tuple[float, ...]) -> list[float | None]:
+    """Quantiles of a histogram [bin]; None for an empty one."""
+    total = int(histogram.sum())
+    if total == 0:
+        return [None] * len(at)
+    up_to = np.cumsum(histogram)
+    places = [int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in at]
+    return [float(scale.centres()[place]) for place in places]

@@ -1,0 +1,229 @@
+"""Taking files in: their sizes, digests and ranges of lines, read once; what cannot be sought is first copied.
+
+A shard is some ranges of files: whole lines of a file, or rows of a Parquet file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from attncli.errors import InputError, UnsupportedError
+from attncli.scan.corpus import PACKED, Format, Record, format_of, parquet, records_of_bytes, records_of_parquet
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the corpus. name: as asked for. path: where it is read, inside the scan's folder for copies.
+    size: bytes; sha256: of the bytes as asked for."""
+
+    name: str
+    path: str
+    copied: bool
+    format: Format
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """Records first..first+count-1 of a file: its bytes start..stop-1, or rows of a Parquet file (start = stop = 0).
+    sha256: of these bytes; "" for rows."""
+
+    file: int
+    first: int
+    count: int
+    start: int
+    stop: int
+    sha256: str
+
+
+def take_in(
+    names: Sequence[str], format: Format | None, folder: Path, *, size: int, stdin: BinaryIO
+) -> tuple[list[File], list[tuple[Range, ...]]]:
+    """The files and the shards of `size` records each. folder: where copies go. Raises InputError, UnsupportedError."""
+    files: list[File] = []
+    ranges: list[Range] = []
+    for at, name in enumerate(names):
+        kind = format if format is not None else format_of(name)
+        copied = name == "-" or "://" in name or name.lower().endswith(PACKED)
+        path, digest = _copied(name, folder, at, stdin) if copied else (name, "")
+        if kind.kind == "parquet":
+            rows = parquet(path).metadata.num_rows
+            ranges += [Range(at, first, min(size, rows - first), 0, 0, "") for first in range(0, rows, size)]
+            digest = digest or _digest(path)
+        else:
+            found, whole = _line_ranges(path, at, size)
+            ranges += found
+            digest = digest or whole
+        inside = str(Path(path).relative_to(folder)) if copied else str(Path(path).absolute())
+        files.append(File(name, inside, copied, kind, Path(path).stat().st_size, digest))
+    return files, _packed(ranges, size)
+
+
+def _packed(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
+    """Small ranges that follow each other share a shard."""
+    shards: list[tuple[Range, ...]] = []
+    held: list[Range] = []
+    for one in ranges:
+        if held and sum(part.count for part in held) + one.count > size:
+            shards.append(tuple(held))
+            held = []
+        held.append(one)
+    return [*shards, tuple(held)] if held else shards
+
+
+def _line_ranges(path: str, file: int, size: int) -> tuple[list[Range], str]:
+    """Ranges of `size` lines each, and the sha256 of the whole file."""
+    found: list[Range] = []
+    whole, part = hashlib.sha256(), hashlib.sha256()
+    first = line = start = at = 0
+    with _opened(path) as stream:
+        while chunk := stream.read(CHUNK):
+            whole.update(chunk)
+            done = 0
+            while True:
+                missing = first + size - line
+                end = _nth_newline(chunk, done, missing)
+                if end is None:
+                    break
+                part.update(chunk[done:end])
+                found.append(Range(file, first, size, start, at + end, part.hexdigest()))
+                first = line = first + size
+                start, done, part = at + end, end, hashlib.sha256()
+            line += chunk.count(b"\n", done)
+            part.update(chunk[done:])
+            at += len(chunk)
+            last = chunk[-1:]
+    if at > start:
+        found.append(Range(file, first, line - first + (last != b"\n"), start, at, part.hexdigest()))
+    return found, whole.hexdigest()
+
+
+def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
+    """The place after the `count`-th line end from `start` on; None where there are fewer."""
+    if chunk.count(b"\n", start) < count:
+        return None
+    low, high = start, len(chunk)
+    while low < high:
+        middle = (low + high) // 2
+        if chunk.count(b"\n", start, middle) < count:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _digest(path: str) -> str:
+    with _opened(path) as stream:
+        digest = hashlib.sha256()
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
+            yield stream
+    except OSError as error:
+        raise InputError(f"cannot read the corpus: {error.strerror or error}", where=path) from error
+
+
+def _copied(name: str, folder: Path, at: int, stdin: BinaryIO) -> tuple[str, str]:
+    """A copy that can be sought, unpacked, and the sha256 of what was copied."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
+    target = folder / f"{at:03d}{ending if ending.isascii() and len(ending) < 12 else ''}"
+    digest = hashlib.sha256()
+    with _source(name, stdin) as source, target.open("wb") as copy:
+        told = _Told(source, digest)
+        try:
+            shutil.copyfileobj(_unpacked(name, told), copy, CHUNK)
+        except (OSError, EOFError, ValueError) as error:
+            raise InputError(f"cannot read the corpus: {error}", where=name) from error
+    return str(target), digest.hexdigest()
+
+
+class _Told(io.RawIOBase):
+    """A stream that tells a digest what is read of it."""
+
+    def __init__(self, stream: IO[bytes], digest: Any) -> None:
+        self._stream, self._digest = stream, digest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._stream.read(len(buffer))
+        self._digest.update(found)
+        buffer[: len(found)] = found
+        return len(found)
+
+
+@contextmanager
+def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
+    if name == "-":
+        yield stdin
+    elif "://" in name:
+        try:
+            import fsspec
+        except ImportError as error:
+            raise UnsupportedError("remote files need fsspec", where=name, hint="pip install fsspec") from error
+        with fsspec.open(name, "rb") as stream:
+            yield stream
+    else:
+        with _opened(name) as stream:
+            yield stream
+
+
+def _unpacked(name: str, stream: io.RawIOBase) -> IO[bytes]:
+    buffered = io.BufferedReader(stream, CHUNK)
+    if name.lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
+    if not name.lower().endswith(".zst"):
+        return buffered
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UnsupportedError("zstd files need zstandard", where=name, hint="pip install 'attn[scan]'") from error
+    return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(buffered))
+
+
+def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluster: str) -> Iterator[Record]:
+    """The records of a shard. Raises InputError where a file is no longer what it was, naming it."""
+    for one in ranges:
+        file = files[one.file]
+        path = str(folder / file.path) if file.copied else file.path
+        if file.format.kind == "parquet":
+            if Path(path).stat().st_size != file.size:
+                raise changed(file)
+            yield from records_of_parquet(
+                path, file=one.file, first=one.first, count=one.count, format=file.format, cluster=cluster
+            )
+            continue
+        with _opened(path) as stream:
+            stream.seek(one.start)
+            raw = stream.read(one.stop - one.start)
+        if hashlib.sha256(raw).hexdigest() != one.sha256:
+            raise changed(file)
+        yield from records_of_bytes(raw, file=one.file, first=one.first, format=file.format, cluster=cluster)
+
+
+def changed(file: File) -> InputError:
+    """What is said of a file that is not what it was when the scan was planned."""
+    return InputError(
+        "this file of the corpus has changed since the scan was planned",
+        where=file.name,
+        expected=f"sha256 {file.sha256}",
+    )

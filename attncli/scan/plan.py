@@ -1,0 +1,202 @@
+"""The plan of a scan: everything that its numbers depend on, written once and first.
+
+Whoever scans into a folder makes a plan of their own; it must say the same as the one that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from attncli.analysis.measure import known
+from attncli.errors import AttnError, InputError, UsageError
+from attncli.scan.intake import File, Range
+
+NAME = "plan.json"
+COPIES = "corpus"
+"""Folder for what cannot be sought: compressed files, standard input, remote files."""
+SHARD = 4096
+"""Texts of a shard."""
+LARGE_SHARD = 65_536
+"""Texts of a shard of a corpus of `LARGE` bytes or more: some 10⁸ sentences."""
+LARGE = 10**10
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """name: as asked for. digest, tokenizer: sha256 of the weights with their config, and of the tokenizer."""
+
+    name: str
+    digest: str
+    tokenizer: str
+    layers: int
+    heads: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which texts count. sample: how many are drawn, 0 for all; threshold: the largest hash that is drawn.
+    duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or "truncate"
+    texts
+    of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that tells what belongs together."""
+
+    sample: int = 0
+    threshold: int = 2**64 - 1
+    duplicates: str = ""
+    max_tokens: int = 0
+    over: str = "skip"
+    cluster: str = ""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured. metrics: names with the version of each formula. find: conditions of links, as written. top:
+    examples of each head and metric. effects: how heads are taken away, and which: ("zero", "L5H11", …)."""
+
+    metrics: tuple[tuple[str, str], ...]
+    labels: bool = True
+    words: bool = False
+    rows: bool = False
+    find: tuple[str, ...] = ()
+    top: int = 20
+    effects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """files, shards: the corpus as it was, and which ranges of it each shard holds. seed: of draws and replicates.
+    repeats: duplicate and induction scores of each head on random repeats, [layer, head, duplicate, induction]."""
+
+    schema: str
+    version: str
+    model: ModelPlan
+    measures: Measures
+    choice: Choice
+    files: tuple[File, ...]
+    shards: tuple[tuple[Range, ...], ...]
+    seed: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    threads: int = 1
+    repeats: tuple[tuple[int, int, float, float], ...] = field(default=())
+
+    @property
+    def digest(self) -> str:
+        """sha256 of all that the numbers depend on."""
+        return hashlib.sha256(msgspec.json.encode(_compared(self))).hexdigest()
+
+    @property
+    def texts(self) -> int:
+        """Records of the corpus, counted with those that hold no text."""
+        return sum(part.count for shard in self.shards for part in shard)
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """(layer, head) of every head, in the order of all arrays."""
+        return [(layer, head) for layer, count in enumerate(self.model.heads) for head in range(count)]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics."""
+        return tuple(name for name, _ in self.measures.metrics)
+
+
+def metric_version(name: str) -> str:
+    """A short digest of a metric's formula, rows and range: another formula is another version."""
+    metric = known(name)
+    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+
+
+def _compared(plan: Plan) -> dict[str, Any]:
+    """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
+    corpus may be named from another folder, its bytes decide."""
+    found: dict[str, Any] = msgspec.to_builtins(plan)
+    del found["repeats"], found["model"]["name"]
+    for file in found["files"]:
+        del file["name"], file["path"], file["copied"]
+    return found
+
+
+def write(plan: Plan, folder: Path) -> Plan:
+    """Put the plan into the folder; the plan that holds is returned, which may have been there before.
+
+    Raises UsageError where the folder holds another plan, naming the first difference with both values.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f".plan.{socket.gethostname()}.{os.getpid()}.tmp"
+    try:
+        with beside.open("wb") as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(beside, folder / NAME)  # fails where a plan is there: who comes second compares
+        except FileExistsError:
+            there = read(folder)
+            _agree(there, plan, folder)
+            return there
+    except OSError as error:
+        raise AttnError(f"cannot write the plan: {error.strerror or error}", where=str(folder)) from error
+    finally:
+        beside.unlink(missing_ok=True)
+    return plan
+
+
+def read(folder: Path) -> Plan:
+    """The plan of a scan. Raises InputError where there is none, or it is no plan."""
+    path = folder / NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
+    except OSError as error:
+        raise InputError(
+            f"there is no scan here: {error.strerror or error}",
+            where=str(path),
+            expected="a folder that attn scan wrote",
+        ) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
+
+
+def _agree(there: Plan, asked: Plan, folder: Path) -> None:
+    old, new = _compared(there), _compared(asked)
+    if old == new:
+        return
+    name, before, now = _difference(old, new, "")
+    raise UsageError(
+        f"this folder holds another scan: its {name} is {before}, and {now} is asked for",
+        where=str(folder),
+        expected="the same model, corpus, metrics and version, or another folder",
+        hint="-o ANOTHER",
+    )
+
+
+def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old:
+            if old[key] != new.get(key):
+                return _difference(old[key], new.get(key), f"{name}.{key}" if name else key)
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        for at, (one, other) in enumerate(zip(old, new, strict=True)):
+            if one != other:
+                return _difference(one, other, f"{name}[{at}]")
+    return name, _short(old), _short(new)
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, list | tuple | dict) else f"{len(value)} entries"
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Names of metrics, each with its version, once each."""
+    return tuple((name, metric_version(name)) for name in dict.fromkeys(names))
+
+
+SCHEMA = "attn.scan.plan/1"

@@ -1,0 +1,232 @@
+"""The document of a scan, from its totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import json
+
+from attncli import __version__
+from attncli.analysis.documents.scan import (
+    DonePart,
+    FailedShard,
+    PlanPart,
+    ScanDocument,
+    ScanExample,
+    ScanHead,
+    ScanLabel,
+    ScanMetric,
+    Stratum,
+)
+from attncli.analysis.labels import LABELS, MARGIN, Label
+from attncli.analysis.metrics import OFFSETS
+from attncli.analysis.visible_keys import Floats
+from attncli.errors import InputError
+from attncli.inputs.atomic import atomic_writer
+from attncli.scan.engines.engine import Ended
+from attncli.scan.examples import NONE
+from attncli.scan.fixed_point import ONE, quantiles
+from attncli.scan.plan import Plan
+from attncli.scan.statistics import interval, wilson
+from attncli.scan.tallies import METRIC_LABELS, POSITIONAL, STRATA, scale_named
+from attncli.scan.totals import Totals
+from attncli.scan.worker import SKIPPED
+
+NAME = "scan.json"
+QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
+MIXED = (
+    "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
+)
+
+
+def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
+    """The `attn.scan/1` document. failed: shards that were given up."""
+    plan = totals.plan
+    lost = {one.shard: one.reason for one in failed} | totals.broken
+    return ScanDocument(
+        version=__version__,
+        plan=_plan(totals),
+        done=DonePart(
+            shards=[len(totals.done), len(plan.shards)],
+            texts=totals.counts.get("texts", 0),
+            tokens=totals.counts.get("tokens", 0),
+            truncated=totals.counts.get("truncated", 0),
+            failed=[FailedShard(shard=shard, reason=reason) for shard, reason in sorted(lost.items())],
+            skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED},
+        ),
+        heads=_Heads(totals).parts() if totals.done else [],
+        digest=totals.digest() if totals.done else None,
+        warnings=[MIXED] if totals.mixed else [],
+    )
+
+
+def write(document: ScanDocument, folder: Path) -> None:
+    """Rewrite `scan.json`, whole."""
+    with atomic_writer(folder / NAME) as stream:
+        stream.write(json.encode(document))
+
+
+def read(folder: Path) -> ScanDocument:
+    """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
+    path = folder / NAME
+    try:
+        return json.decode(path.read_bytes(), type=ScanDocument)
+    except OSError as error:
+        raise InputError(
+            f"there is no finished scan here: {error.strerror or error}",
+            where=str(path),
+            expected="a folder that attn scan wrote",
+        ) from error
+    except ValueError as error:
+        raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
+
+
+def _plan(totals: Totals) -> PlanPart:
+    plan: Plan = totals.plan
+    return PlanPart(
+        digest=plan.digest,
+        model=plan.model.name,
+        model_digest=plan.model.digest,
+        layers=plan.model.layers,
+        corpus=[file.name for file in plan.files],
+        seed=plan.seed,
+        dtype=plan.dtype,
+        threads=plan.threads,
+        isa=sorted({f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}),
+        words=plan.measures.words,
+        find=list(plan.measures.find),
+    )
+
+
+class _Heads:
+    """The heads of a scan, one after the other."""
+
+    def __init__(self, totals: Totals) -> None:
+        self.totals, self.columns = totals, totals.columns
+        self.texts = totals.whole("texts")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.mean = totals.whole("value") / self.texts
+            self.by_row = totals.whole("row_value") / totals.whole("row_norm")
+            self.baseline = totals.whole("baseline") / self.texts
+            spread = totals.whole("square") / self.texts - self.mean**2
+            self.deviation = np.sqrt(np.maximum(spread, 0.0) * self.texts / np.maximum(self.texts - 1, 1))
+            replicates = totals.whole("replicate_value") / totals.whole("replicate_texts")
+        self.interval = interval(replicates)
+
+    def parts(self) -> list[ScanHead]:
+        return [
+            ScanHead(
+                layer=layer,
+                head=head,
+                metrics={name: self._metric(at, place) for at, name in enumerate(self.totals.plan.metrics)},
+                labels=self._labels(place) if self.totals.plan.measures.labels else [],
+                top=self._examples(place),
+            )
+            for place, (layer, head) in enumerate(self.totals.plan.heads)
+        ]
+
+    def _metric(self, at: int, place: int) -> ScanMetric:
+        scale = scale_named(self.columns[at])
+        found = quantiles(self.totals.counted("histogram")[at, place], scale, tuple(QUANTILES.values()))
+        return ScanMetric(
+            texts=int(self.texts[at, place]),
+            rows=int(self.totals.counted("rows")[at, place]),
+            mean_texts=_number(self.mean[at, place]),
+            mean_rows=_number(self.by_row[at, place]),
+            sd=_number(self.deviation[at, place]),
+            quantiles=dict(zip(QUANTILES, found, strict=True)),
+            quantile_error=scale.error,
+            ci95=self._interval(at, place),
+            baseline=_number(self.baseline[at, place]),
+            strata=self._strata(at, place),
+        )
+
+    def _interval(self, at: int, place: int) -> list[float] | None:
+        found = self.interval[:, at, place]
+        return None if np.isnan(found).any() else [float(found[0]), float(found[1])]
+
+    def _strata(self, at: int, place: int) -> list[Stratum]:
+        counted, value = self.totals.counted("strata_texts"), self.totals.whole("strata_value")
+        return [
+            Stratum(
+                most=STRATA[stratum] if stratum < len(STRATA) else None,
+                texts=int(count),
+                mean=float(value[stratum, at, place] / count),
+            )
+            for stratum, count in enumerate(counted[:, at, place])
+            if count
+        ]
+
+    def _labels(self, place: int) -> list[ScanLabel]:
+        found = []
+        repeats = {(layer, head): scores for layer, head, *scores in self.totals.plan.repeats}
+        for label in LABELS.values():
+            one = (
+                self._repeated(label, repeats, place)
+                if label.score.startswith("repeats_")
+                else self._label(label, place)
+            )
+            if one is not None:
+                found.append(one)
+        return found
+
+    def _repeated(self, label: Label, repeats: dict[tuple[int, int], list[float]], place: int) -> ScanLabel | None:
+        scores = repeats.get(self.totals.plan.heads[place])
+        score = None if scores is None else scores[label.score == "repeats_induction"]
+        if score is None or score < label.threshold:
+            return None
+        return ScanLabel(
+            name=label.name, detail=None, score=score, threshold=label.threshold, texts=None, texts_ci95=None,
+            ci95=None, earned=True, borderline=False,
+        )  # fmt: skip
+
+    def _label(self, label: Label, place: int) -> ScanLabel | None:
+        at = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
+        earned_in = int(self.totals.counted("label_texts")[METRIC_LABELS.index(label), place])
+        texts = int(self.texts[at, place])
+        score, even = self.mean[at, place], self.baseline[at, place]
+        between = self._interval(at, place)
+        earned = bool(score >= label.threshold and (label.name == "broad" or score >= MARGIN * even))
+        borderline = between is not None and between[0] < label.threshold <= between[1]
+        if not earned and not earned_in and not borderline:
+            return None
+        share = wilson(earned_in, texts)
+        detail = None
+        if label.score == "positional":
+            offsets = self.totals.counted("label_offsets")[place]
+            detail = tuple(OFFSETS)[int(offsets.argmax())].removeprefix("offset") if offsets.any() else None
+        return ScanLabel(
+            name=label.name,
+            detail=detail,
+            score=_number(score),
+            threshold=label.threshold,
+            texts=earned_in / texts if texts else None,
+            texts_ci95=None if share is None else list(share),
+            ci95=between,
+            earned=earned,
+            borderline=borderline,
+        )
+
+    def _examples(self, place: int) -> list[ScanExample]:
+        held, totals = self.totals.examples, self.totals
+        found = []
+        for at, name in enumerate(totals.plan.metrics):
+            for rank in range(held["value"].shape[-1]):
+                value, file, line, query, key = (
+                    int(held[field][at, place, rank]) for field in ("value", "file", "line", "query", "key")
+                )
+                if value == NONE:
+                    break
+                found.append(
+                    ScanExample(
+                        metric=name, value=value / ONE, shard=totals.shards[file, line], file=file, line=line,
+                        text=totals.texts[file, line], query=None if query < 0 else query, key=None if key < 0 else key,
+                    )
+                )  # fmt: skip
+        return found
+
+
+def _number(value: Floats | float) -> float | None:
+    return None if np.isnan(value) else float(value)

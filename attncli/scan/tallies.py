@@ -1,0 +1,133 @@
+"""What a shard adds up: integer arrays that do not depend on the order of texts, and that add up with other shards'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.labels import LABELS, decide
+from attncli.analysis.measure import known
+from attncli.analysis.metrics import OFFSETS
+from attncli.analysis.visible_keys import Floats, Ints
+from attncli.scan.fixed_point import BINS, Scale, fixed, scale_of
+from attncli.scan.text_hash import REPLICATES, counts
+
+STRATA = (16, 32, 64, 128, 256, 512, 1024)
+"""Most tokens of the texts in each stratum but the last, which has no bound."""
+POSITIONAL = "positional"
+"""The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
+METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.startswith("repeats_"))
+FLUSH = 512
+"""Texts that are held before they are added up: fewer would cost more steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextValues:
+    """One batch's numbers. value, norm: float64 [text, column, head]; a column's number is value / norm. baseline: of
+    uniform attention, as value. rows: query rows used, integers [column, head]. tokens: of each text. hashes: what
+    decides how often each counts in a replicate."""
+
+    value: Floats
+    norm: Floats
+    baseline: Floats
+    rows: Ints
+    tokens: int
+    hashes: Sequence[int]
+
+    @property
+    def mean(self) -> Floats:
+        """Each text's number, [text, column, head]; NaN where it has none."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(self.norm > 0, self.value / self.norm, np.nan)
+
+
+def columns_of(metrics: Sequence[str], labels: bool) -> tuple[str, ...]:
+    """The columns: metrics, and with labels the score that no metric is."""
+    return (*metrics, POSITIONAL) if labels else tuple(metrics)
+
+
+def scale_named(column: str) -> Scale:
+    """The histogram's scale of a column."""
+    return Scale("share") if column == POSITIONAL else scale_of(known(column))
+
+
+class Tallies:
+    """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
+
+    arrays: integers by name: `texts value square row_value row_norm rows baseline` [column, head];
+    `histogram` [column, head, bin]; `strata_texts strata_value strata_square` [stratum, column, head];
+    `replicate_texts replicate_value` [replicate, column, head]; `label_texts` [label, head];
+    `label_offsets` [head, offset]. Sums of values are in multiples of 2⁻²⁴.
+    """
+
+    def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
+        self.columns, self.heads, self.labels = tuple(columns), heads, labels
+        shape = (len(columns), heads)
+        plain = ("texts", "value", "square", "row_value", "row_norm", "rows", "baseline")
+        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name in plain}
+        self.arrays["histogram"] = np.zeros((*shape, BINS), np.int64)
+        for name in ("strata_texts", "strata_value", "strata_square"):
+            self.arrays[name] = np.zeros((len(STRATA) + 1, *shape), np.int64)
+        for name in ("replicate_texts", "replicate_value"):
+            self.arrays[name] = np.zeros((REPLICATES, *shape), np.int64)
+        if labels:
+            self.arrays["label_texts"] = np.zeros((len(METRIC_LABELS), heads), np.int64)
+            self.arrays["label_offsets"] = np.zeros((heads, len(OFFSETS)), np.int64)
+        self._scales = [scale_named(column) for column in self.columns]
+        self._held: list[tuple[Floats, Sequence[int]]] = []
+
+    def add(self, batch: TextValues) -> None:
+        """Take a batch of texts of equal length."""
+        mean = batch.mean
+        there = ~np.isnan(mean)
+        arrays = self.arrays
+        value, square = fixed(mean), fixed(mean * mean)
+        arrays["texts"] += there.sum(0)
+        arrays["value"] += value.sum(0)
+        arrays["square"] += square.sum(0)
+        arrays["row_value"] += fixed(np.where(there, batch.value, 0.0)).sum(0)
+        arrays["row_norm"] += fixed(np.where(there, batch.norm, 0.0)).sum(0)
+        arrays["rows"] += batch.rows * there.sum(0)
+        arrays["baseline"] += fixed(np.where(there, batch.baseline, 0.0)).sum(0)
+        stratum = int(np.searchsorted(STRATA, batch.tokens))
+        arrays["strata_texts"][stratum] += there.sum(0)
+        arrays["strata_value"][stratum] += value.sum(0)
+        arrays["strata_square"][stratum] += square.sum(0)
+        if self.labels:
+            self._label(mean, batch)
+        self._held.append((mean, batch.hashes))
+        if sum(len(hashes) for _, hashes in self._held) >= FLUSH:
+            self.flush()
+
+    def _label(self, mean: Floats, batch: TextValues) -> None:
+        value = {name: mean[:, at] for at, name in enumerate(self.columns)}
+        even = {name: batch.baseline[:, at] for at, name in enumerate(self.columns)}
+        rows: dict[str, Any] = {name: batch.rows[None, at] for at, name in enumerate(self.columns)}
+        for place, label in enumerate(METRIC_LABELS):
+            found = decide(label, value, even, rows)
+            self.arrays["label_texts"][place] += found.earned.sum(0)
+            if found.offset is not None:
+                for offset in range(len(OFFSETS)):
+                    self.arrays["label_offsets"][:, offset] += (found.earned & (found.offset == offset)).sum(0)
+
+    def flush(self) -> None:
+        """Add what is held to histograms and replicates."""
+        if not self._held:
+            return
+        mean = np.concatenate([values for values, _ in self._held])
+        times = counts([one for _, hashes in self._held for one in hashes])
+        self._held = []
+        there = ~np.isnan(mean)
+        for column, scale in enumerate(self._scales):
+            bins = scale.bins(mean[:, column]) + np.arange(self.heads) * BINS
+            known = bins[there[:, column]]
+            added = np.bincount(known, minlength=self.heads * BINS)
+            self.arrays["histogram"][column] += added.reshape((self.heads, BINS))
+        # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
+        weights = times.T.astype(np.float64)
+        for name, values in (("replicate_value", fixed(mean)), ("replicate_texts", there)):
+            flat = values.reshape((len(mean), -1)).astype(np.float64)
+            self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)

@@ -1,0 +1,117 @@
+"""Totals: what the shards of a scan add up to, exactly, in any order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from attncli.analysis.visible_keys import Floats, Ints
+from attncli.errors import AttnError
+from attncli.scan.examples import FIELDS, NONE, Examples
+from attncli.scan.fixed_point import ONE
+from attncli.scan.plan import Plan
+from attncli.scan.shard_files import State, is_done, load
+from attncli.scan.tallies import columns_of
+
+HALF = 32
+"""Bits of the lower half of a total: halves of 10⁹ shards add up within 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """plan: of the scan. done: which shards are in. counts: texts, tokens and skipped records. machines: what computed
+    them. texts: the examples' texts by (file, line). broken: shards whose file could not be read, with the reason.
+    low, high: the halves of each array's total."""
+
+    plan: Plan
+    done: list[int] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    machines: set[tuple[tuple[str, str], ...]] = field(default_factory=set)
+    texts: dict[tuple[int, int], str] = field(default_factory=dict)
+    shards: dict[tuple[int, int], int] = field(default_factory=dict)
+    broken: dict[int, str] = field(default_factory=dict)
+    low: dict[str, Ints] = field(default_factory=dict)
+    high: dict[str, Ints] = field(default_factory=dict)
+    examples: dict[str, Ints] = field(default_factory=dict)
+
+    def add(self, shard: int, state: State) -> None:
+        """Take a shard in."""
+        for name, array in state.arrays.items():
+            if name.startswith("top_"):
+                continue
+            whole = array.astype(np.int64)
+            low, high = whole & ((1 << HALF) - 1), whole >> HALF
+            self.low[name] = self.low[name] + low if name in self.low else low
+            self.high[name] = self.high[name] + high if name in self.high else high
+        held = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
+        if self.examples:
+            best = Examples(*held["value"].shape)
+            best.fields = self.examples
+            best.take(held)
+            self.examples.update(best.fields)
+        else:
+            self.examples.update(held)
+        for file, line, text in state.facts["examples"]:
+            self.texts[file, line] = text
+            self.shards[file, line] = shard
+        for name, count in state.facts["counts"].items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        self.machines.add(tuple(sorted(state.facts["machine"].items())))
+        self.done.append(shard)
+
+    def whole(self, name: str) -> Floats:
+        """A total as float64; sums of values are divided by 2²⁴."""
+        found = self.low[name].astype(np.float64) + self.high[name].astype(np.float64) * float(1 << HALF)
+        return found / ONE if name in VALUES else found
+
+    def counted(self, name: str) -> Ints:
+        """A total of counts, which 64 bits hold."""
+        return self.low[name] + (self.high[name] << HALF)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return columns_of(self.plan.metrics, self.plan.measures.labels)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether machines of different instruction sets or libraries computed the shards."""
+        return len(self.machines) > 1
+
+    def digest(self) -> str | None:
+        """sha256 over sums, histograms and examples; None for a mixed fleet, whose last bits may differ."""
+        if self.mixed:
+            return None
+        found = hashlib.sha256()
+        for name in sorted(self.low):
+            carried = self.high[name] + (self.low[name] >> HALF)
+            found.update(name.encode() + carried.tobytes() + (self.low[name] & ((1 << HALF) - 1)).tobytes())
+        for name in FIELDS:
+            found.update(name.encode() + np.where(self.examples["value"] == NONE, NONE, self.examples[name]).tobytes())
+        return found.hexdigest()
+
+
+VALUES = frozenset(
+    {"value", "square", "row_value", "row_norm", "baseline", "strata_value", "strata_square", "replicate_value"}
+)
+"""Totals that are multiples of 2⁻²⁴."""
+
+
+def total(plan: Plan, folder: Path, shards: Iterable[int] | None = None) -> Totals:
+    """What is done of a scan. shards: which, None for all. A shard whose file cannot be read is in `broken`."""
+    found = Totals(plan)
+    for shard in range(len(plan.shards)) if shards is None else shards:
+        if not is_done(folder, shard):
+            continue
+        try:
+            state = load(folder, shard)
+            if state.facts.get("plan") != plan.digest:
+                raise AttnError("this shard belongs to another plan")
+            found.add(shard, state)
+        except (AttnError, KeyError, ValueError) as error:
+            found.broken[shard] = str(error) if isinstance(error, AttnError) else f"it lacks {error}"
+    return found

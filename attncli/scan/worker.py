@@ -1,0 +1,217 @@
+"""`Worker`: computes shards of a plan. A shard is a function of the plan and its number alone."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.labels import LEAST_ROWS
+from attncli.analysis.metrics import OFFSETS
+from attncli.analysis.visible_keys import Floats, Ints
+from attncli.arrays.backend import Array
+from attncli.inputs.token import Token
+from attncli.models.held_store import HeldStore
+from attncli.models.model import Model
+from attncli.scan import conditions, intake
+from attncli.scan.batches import Cut, batches
+from attncli.scan.corpus import Record
+from attncli.scan.duplicates import read_duplicates
+from attncli.scan.examples import NONE, Examples, strongest
+from attncli.scan.fixed_point import fixed
+from attncli.scan.layers import Layers
+from attncli.scan.plan import COPIES, Plan
+from attncli.scan.shard_files import State, save
+from attncli.scan.tables import Links, Rows
+from attncli.scan.tallies import Tallies, TextValues, columns_of
+from attncli.scan.text_hash import text_hash
+
+SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
+"""Why a record may not count; each is counted."""
+
+
+class Worker:
+    """Computes shards one after the other, with the weights in memory.
+
+    model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of the scan this is.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, model: Model, *, part: str = "1") -> None:
+        self.plan, self.folder, self.model, self.part = plan, folder, model, part
+        self.columns = columns_of(plan.metrics, plan.measures.labels)
+        store = HeldStore(model.store)
+        self._layers = Layers(model.spec, store, model.backend, plan.metrics, words=plan.measures.words)
+        self._starts = np.cumsum([0, *plan.model.heads])
+        self._conditions = [conditions.parse(one) for one in plan.measures.find]
+        self._duplicates = read_duplicates(folder, plan.choice.duplicates)
+
+    def shard(self, number: int, progress: Callable[[int], None] | None = None) -> Mapping[str, int]:
+        """Compute a shard and commit it. progress: told texts as they are done. Returns its counts."""
+        computed = self.compute(number, progress)
+        state, rows, links = computed
+        if rows is not None:
+            rows.save(self.folder, number, self.part)
+        if links is not None:
+            links.save(self.folder, number, self.part)
+        save(self.folder, number, state, self.part)
+        counts: Mapping[str, int] = state.facts["counts"]
+        return counts
+
+    def compute(
+        self, number: int, progress: Callable[[int], None] | None = None
+    ) -> tuple[State, Rows | None, Links | None]:
+        """A shard's state, rows and links; nothing is written."""
+        plan = self.plan
+        records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
+        counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
+        texts = list(self._texts(records, counts))
+        tallies = Tallies(self.columns, int(self._starts[-1]), labels=plan.measures.labels)
+        examples = Examples(len(self.columns), int(self._starts[-1]), plan.measures.top)
+        rows = Rows(plan.heads, self.columns) if plan.measures.rows else None
+        links = Links() if self._conditions else None
+        for batch in batches(texts, max(plan.model.heads)):
+            together = self._layers.together(len(batch[0].tokens))
+            for some in [batch] if together else [[cut] for cut in batch]:
+                self._batch(some, tallies, examples, rows, links)
+                if progress is not None:
+                    progress(len(some))
+        tallies.flush()
+        arrays: dict[str, Ints] = {**tallies.arrays, **{f"top_{name}": one for name, one in examples.fields.items()}}
+        wanted = examples.lines()
+        said = [
+            [cut.record.file, cut.record.line, cut.record.text]
+            for cut in texts
+            if (cut.record.file, cut.record.line) in wanted
+        ]
+        facts = {
+            "counts": counts,
+            "machine": machine(self.model),
+            "plan": plan.digest,
+            "range": [part.sha256 for part in plan.shards[number]],
+            "examples": sorted(said),
+        }
+        return (
+            State({name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))),
+            rows,
+            links,
+        )
+
+    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[Cut]:
+        """The texts that count, tokenized; the others are counted by reason."""
+        plan, spec = self.plan, self.model.spec
+        limit = min(plan.choice.max_tokens or 2**31, spec.max_positions or 2**31)
+        for record in records:
+            if record.text is None:
+                counts[record.reason] += 1
+                continue
+            if (record.file, record.line) in self._duplicates:
+                counts["duplicate"] += 1
+                continue
+            number = text_hash(record.text, plan.seed)
+            if plan.choice.sample and number > plan.choice.threshold:
+                counts["not drawn"] += 1
+                continue
+            tokens = self.model.tokenizer.encode(record.text)
+            cut = len(tokens) > limit
+            if cut and plan.choice.over == "truncate":
+                tokens = truncated(tokens, limit)
+            if not tokens or len(tokens) > limit:
+                counts["long" if tokens else "empty"] += 1
+                continue
+            counts["texts"] += 1
+            counts["tokens"] += len(tokens)
+            counts["truncated"] += cut
+            unit = text_hash(record.cluster, plan.seed) if record.cluster else number
+            yield Cut(record, tuple(tokens), cut, unit)
+
+    def _batch(
+        self, batch: Sequence[Cut], tallies: Tallies, examples: Examples, rows: Rows | None, links: Links | None
+    ) -> None:
+        shape = (len(batch), len(self.columns), int(self._starts[-1]))
+        value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
+        used = np.zeros(shape[1:], np.int64)
+        places = {
+            "hash": np.array([cut.hash & (2**63 - 1) for cut in batch], np.int64),
+            "file": np.array([cut.record.file for cut in batch], np.int64),
+            "line": np.array([cut.record.line for cut in batch], np.int64),
+        }
+        names = [(cut.record.file, cut.record.line) for cut in batch]
+        wanted = [[conditions.places(one, cut.tokens) for cut in batch] for one in self._conditions]
+        backend = self.model.backend
+
+        def look(layer: int, weights: Array, first: int, first_head: int) -> None:
+            for at, (condition, where) in enumerate(zip(self._conditions, wanted, strict=True)):
+                found = conditions.links(condition, backend, weights, layer, where, first=first, first_head=first_head)
+                if links is not None:
+                    links.add(at, found, names, lambda text, token: batch[text].tokens[token].text)
+
+        def see(layer: int, weights: Array | None, sums: Floats, norms: Floats, counted: Any, even: Any) -> None:
+            heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
+            metrics = len(self.plan.metrics)
+            count = heads.stop - heads.start
+            value[:, :metrics, heads] = sums.transpose(0, 2, 1)
+            norm[:, :metrics, heads] = norms.transpose(0, 2, 1)
+            used[:metrics, heads] = np.broadcast_to(np.asarray(counted), (count, metrics)).T
+            spread = even if even.ndim == 3 else even[:, None, :]
+            baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
+            if self.plan.measures.labels:
+                self._positional(value, norm, baseline, used, heads)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mean = np.where(norm[..., heads] > 0, value[..., heads] / norm[..., heads], np.nan)
+            known = np.where(np.isnan(mean), NONE, fixed(mean))
+
+            def link(text: Ints, head: Ints) -> tuple[Ints, Ints]:
+                if weights is None:
+                    return np.full_like(text, -1), np.full_like(text, -1)
+                return strongest(backend, weights, text, head)
+
+            examples.add(heads, known, places, link)
+
+        self._layers.run(batch, see, look if self._conditions else None)
+        every = TextValues(value, norm, baseline, used, len(batch[0].tokens), [cut.hash for cut in batch])
+        tallies.add(every)
+        if rows is not None:
+            rows.add(names, len(batch[0].tokens), every.mean, used)
+
+    def _positional(self, value: Floats, norm: Floats, baseline: Floats, used: Ints, heads: slice) -> None:
+        """The largest offset mass of each text and head, over offsets that enough rows have."""
+        at = [self.plan.metrics.index(name) for name in OFFSETS]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(norm[:, at, heads] > 0, value[:, at, heads] / norm[:, at, heads], np.nan)
+        mean = np.where(used[at, heads] >= LEAST_ROWS, mean, np.nan)
+        best = np.where(np.isnan(mean), -np.inf, mean).argmax(1)[:, None]
+        score = np.take_along_axis(mean, best, 1)[:, 0]
+        last = len(self.columns) - 1
+        value[:, last, heads] = np.nan_to_num(score)
+        norm[:, last, heads] = ~np.isnan(score)
+        baseline[:, last, heads] = np.take_along_axis(baseline[:, at, heads], best, 1)[:, 0]
+        used[last, heads] = used[at, heads].max(0)
+
+
+def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:
+    """The first tokens of a text, with the special ones that stand at its end; positions count anew."""
+    from dataclasses import replace
+
+    last = len(tokens)
+    while last > 0 and tokens[last - 1].special:
+        last -= 1
+    after = list(tokens[last:])
+    kept = [*tokens[: max(limit - len(after), 0)], *after][:limit]
+    return [replace(token, index=index) for index, token in enumerate(kept)]
+
+
+def machine(model: Model) -> dict[str, str]:
+    """What the last bits of numbers may depend on: the instruction set and the libraries' versions."""
+    from attncli.arrays.torch_backend import capability
+
+    return {"machine": platform.machine(), "isa": capability(), "numpy": np.__version__, "device": model.backend.device}
+
+
+def _narrow(array: Ints) -> Any:
+    """The smallest of int32 and int64 that holds the array."""
+    fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
+    return array.astype(np.int32) if fits else array

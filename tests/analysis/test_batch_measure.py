@@ -1,0 +1,81 @@
+"""Metrics of batches against the same metrics row by row, for every metric, mask and length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attncli.analysis.batch_measure import Length, Texts, sight_of
+from attncli.analysis.linear_forms import FormRows, LinearForm, coefficients
+from attncli.analysis.measure import known, measure
+from attncli.analysis.metrics import METRICS, OFFSETS
+from attncli.analysis.pairs import Pairs
+from attncli.analysis.row_facts import About
+from attncli.arrays.backend import choose
+from attncli.mechanism.mask import AllOf, Blocks, Causal, Dilated, Everywhere, Window
+
+NAMES = (*METRICS, *OFFSETS)
+MASKS = (Everywhere(), Causal(), Window(2, 1), Window(3, 0), Blocks(3), Dilated(7, 2), AllOf((Causal(), Blocks(5))))
+NOT_LINEAR = {"effective_keys", "missing"}
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=repr)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("count", [1, 2, 5, 13])
+def test_batches_measure_what_rows_measure(mask, library, count):
+    random = np.random.default_rng(count)
+    backend = choose(library, device=None, dtype="float64")
+    shown = sight_of(mask, count).shown(count)[0]
+    weights = random.random((4, 3, count, count)) ** 4 * shown
+    weights /= weights.sum(-1, keepdims=True)
+    tokens = [random.integers(0, 4, count).tolist() for _ in range(4)]
+    special, punctuation = random.random((2, 4, count)) > 0.6
+    abouts = [About(Pairs(tokens[at]), special[at], punctuation[at]) for at in range(4)]
+    texts = Texts(Length(NAMES, mask, count), abouts)
+    found = texts.sums(backend, backend.array(weights), None)
+    for at in range(4):
+        wanted = measure(
+            weights[at],
+            shown,
+            metrics=NAMES,
+            tokens=tokens[at],
+            special=special[at],
+            punctuation=punctuation[at],
+        )
+        for place, name in enumerate(NAMES):
+            with np.errstate(invalid="ignore", divide="ignore"):
+                value = found.value[at, :, place] / found.norm[at, :, place]
+            np.testing.assert_allclose(value, wanted[name].value, rtol=0, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                np.full(3, found.baseline[at, place]), wanted[name].baseline, rtol=0, atol=1e-12, err_msg=name
+            )
+            assert (wanted[name].rows == found.rows[place]).all(), name
+
+
+def test_every_metric_says_its_own_coefficients():
+    about = About(Pairs([1, 2, 1, 1]), np.ones(4, bool), np.zeros(4, bool))
+    rows = FormRows(np.arange(4), sight_of(Causal(), 4), about, 4)
+    assert {name for name in NAMES if coefficients(known(name), rows) is None} == NOT_LINEAR
+
+
+def test_entropy_that_the_step_has_told_is_used():
+    backend = choose("numpy", device=None, dtype="float64")
+    weights = np.full((1, 2, 3, 3), 1 / 3)
+    texts = Texts(Length(("entropy",), Everywhere(), 3), [About()])
+    told = texts.sums(backend, weights, np.full((1, 2, 3), 5.0))
+    assert (told.value == 15.0).all()
+    assert np.allclose(texts.sums(backend, weights, None).value, 3 * np.log(3))
+
+
+def test_what_is_not_linear_is_no_form():
+    form = LinearForm(np.zeros(2), np.ones((2, 3)), {})
+    for broken in (
+        lambda: form * form,
+        lambda: form / form,
+        lambda: np.exp(form),
+        lambda: np.maximum(form, 0.0),
+        lambda: form + np.ones((2, 2)),
+        lambda: np.sum(form),
+    ):
+        with pytest.raises(TypeError):
+            broken()

@@ -1,0 +1,125 @@
+"""Scanning a corpus against a padded transformers loop: `python scan.py CORPUS [TEXTS]`, CPU seconds on one thread.
+
+Three peers in the same process: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the
+same loop with `attn`'s metrics computed from its weights, and the matrix products alone that the model takes. What is
+timed of `attn` is `Worker.compute`, which the command runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import torch
+import transformers
+
+import attncli
+from attncli.analysis.measure import measure
+from attncli.analysis.metrics import DEFAULT
+from attncli.models.aliases import locate
+from attncli.scan import making, plan
+from attncli.scan.worker import Worker
+
+ROUNDS = 3
+BATCH = 32
+METRICS = (*DEFAULT, "normalised_entropy", "special", "punctuation", "diagonality", "band")
+
+
+def seconds(run: Callable[[], object]) -> float:
+    begun = time.process_time()
+    run()
+    return time.process_time() - begun
+
+
+class Loop:
+    """What a notebook does: pad, run, look at the weights."""
+
+    def __init__(self, texts: list[str]) -> None:
+        folder = str(locate("minilm").folder)
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        self.model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+        self.texts = sorted(texts, key=len)
+        self.padded = 0
+
+    @torch.no_grad()
+    def run(self, *, metrics: bool) -> None:
+        self.padded = 0
+        for at in range(0, len(self.texts), BATCH):
+            given = self.tokenizer(self.texts[at : at + BATCH], padding=True, truncation=True, return_tensors="pt")
+            self.padded += given["input_ids"].numel()
+            lengths = given["attention_mask"].sum(-1).tolist()
+            for weights in self.model(**given, output_attentions=True).attentions:
+                if metrics:
+                    for text, length in enumerate(lengths):
+                        measure(
+                            weights[text, :, :length, :length], metrics=("entropy", "confidence", "distance", "sink")
+                        )
+                else:
+                    weights.sum()
+
+
+def products(worker: Worker, lengths: list[int]) -> Callable[[], None]:
+    """The matrix products of the model on batches of the same sizes, and nothing else."""
+    spec = worker.model.spec
+    block = spec.blocks[0]
+    width, heads, dim = spec.d_model, block.attention.heads, block.attention.head_dim
+    inner = block.mlp.width if hasattr(block.mlp, "width") else 4 * width
+    square, wide, narrow = torch.randn(width, width), torch.randn(width, inner), torch.randn(inner, width)
+
+    def run() -> None:
+        for count in sorted(set(lengths)):
+            left = lengths.count(count)
+            most = max(2048 // count, 1)
+            while left:
+                texts = min(most, left)
+                left -= texts
+                x, q = torch.randn(texts * count, width), torch.randn(texts, heads, count, dim)
+                for _ in spec.blocks:
+                    for _ in range(4):
+                        x @ square
+                    q @ q.transpose(-1, -2) @ q
+                    x @ wide @ narrow
+
+    return run
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    lines = Path(sys.argv[1]).read_text("utf-8").splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 768]
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "corpus.txt"
+        corpus.write_text("\n".join(lines), "utf-8")
+        model = attncli.load("minilm", backend="torch")
+        wanted = making.Wanted((str(corpus),), METRICS, labels=False)
+        made = plan.write(
+            making.make(wanted, model, "minilm", Path(folder) / "out", stdin=io.BytesIO()), Path(folder) / "out"
+        )
+        worker = Worker(made, Path(folder) / "out", model)
+        worker.compute(0)
+        loop = Loop(lines)
+        bound = products(worker, [len(model.encode(line)) for line in lines])
+        runs: dict[str, Callable[[], object]] = {
+            "scan": lambda: worker.compute(0),
+            "loop, weights only": lambda: loop.run(metrics=False),
+            "loop, four metrics": lambda: loop.run(metrics=True),
+            "matrix products": bound,
+        }
+        best = {
+            name: min(seconds(run) for _ in range(1 if "metrics" in name else ROUNDS)) for name, run in runs.items()
+        }
+    tokens = sum(len(model.encode(line)) for line in lines)
+    print(f"{len(lines)} texts, {tokens} tokens, {loop.padded} padded by the loop, {len(METRICS)} metrics in the scan")
+    for name, found in best.items():
+        print(f"{name:20} {found:7.2f} s CPU  {found / best['scan']:5.2f} × the scan")
+    print(f"{best['matrix products'] / best['scan']:.0%} of the bound of the matrix products")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""`attn scan` on the command line: the first run, the second, looking, comparing, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from asking import ask
+from scan.conftest import with_tokenizer
+from tiny_checkpoints import CASES, make
+
+LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("scan")
+    with_tokenizer(make(CASES["bert"], made / "model"), special=True)
+    (made / "corpus.txt").write_text(LINES)
+    (made / "reversed.txt").write_text("\n".join(LINES.split("\n")[::-1]))
+    return made
+
+
+@pytest.fixture(scope="module")
+def scanned(folder: Path) -> Path:
+    answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(folder / "out"), "--workers", "1")
+    assert (answer.code, answer.err) == (0, "")
+    assert "scan of 4 texts" in answer.out
+    assert "1 empty" in answer.out
+    assert "heads earn a label over 4 texts" in " ".join(answer.out.split())
+    return folder / "out"
+
+
+def test_the_same_command_again_goes_on_and_says_the_same(folder, scanned):
+    before = (scanned / "scan.json").read_bytes()
+    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(scanned))
+    document = ask(*asked, "--json").json
+    assert document["schema"] == "attn.scan/1"
+    assert document["done"]["shards"] == [1, 1]
+    assert document["done"]["skipped"]["empty"] == 1
+    assert len(document["heads"]) == 6
+    assert (scanned / "scan.json").read_bytes() == before
+    other = ask(*asked, "--max-tokens", "9")
+    assert other.code == 2
+    assert "choice.max_tokens is 0, and 9 is asked for" in other.err
+
+
+def test_showing_and_comparing(folder, scanned):
+    shown = ask("scan", "show", str(scanned), "--head", "L1H2", "--metric", "sink")
+    assert shown.code == 0
+    assert "metrics of L1 H2" in shown.out
+    assert "w4 w5 w6 , w7 w4" in shown.out
+    rows = ask("scan", "show", str(scanned), "--plain").out.splitlines()
+    assert rows[0].split("\t")[:3] == ["layer", "head", "metric"]
+    other = folder / "other"
+    asked = ("scan", str(folder / "model"), str(folder / "reversed.txt"), "-o", str(other), "--workers", "1", "--quiet")
+    assert ask(*asked).code == 0
+    compared = ask("scan", "compare", str(scanned), str(other), "--json").json
+    assert compared["texts"] == [4, 4]
+    assert max(abs(row["difference"]) for row in compared["differences"]) < 1e-5
+    assert "0 of" in ask("scan", "compare", str(scanned), str(other)).out
+    viewed = ask("view", str(scanned / "scan.json"))
+    assert viewed.code == 0
+    assert "scan of 4 texts" in viewed.out
+    assert ask("scan", "verify", str(scanned), "--json").json["passed"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("nowhere.txt",), 3, "there is no corpus 'nowhere.txt'"),
+        (("{corpus}", "--format", "xml"), 2, "there is no corpus format 'xml'"),
+        (("{corpus}", "--metric", "nonsense"), 2, "there is no metric 'nonsense'"),
+        (("{corpus}", "--part", "3/2"), 2, "--part is '3/2'"),
+        (("{corpus}", "--engine", "spark"), 2, "there is no engine 'spark'"),
+        (("{corpus}", "--over", "cut"), 2, "--over is 'cut'"),
+        (("{corpus}", "--sample", "-1"), 2, "--sample"),
+        (("{corpus}", "--find", "from=it"), 0, ""),
+        (("{corpus}", "--find", "weight>=0.1"), 2, "would keep links of nearly every text"),
+        (("{corpus}", "--find", "head=L9H1 weight>=0.9"), 2, "there is no head L9H1"),
+        (("{corpus}", "{corpus}"), 2, "is named twice"),
+    ],
+)
+def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
+    given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
+    answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
+    assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def test_folders_that_are_no_scans(tmp_path):
+    for command in ("show", "verify"):
+        answer = ask("scan", command, str(tmp_path))
+        assert answer.code == 3
+        assert "there is no scan here" in answer.err

@@ -1,0 +1,214 @@
+"""Engines: nothing is lost when workers or the scan itself are killed, and every engine finds the same numbers."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from subprocess import DEVNULL
+
+import numpy as np
+import pytest
+from processes import finish, start
+
+import attncli
+from attncli.errors import InputError, UsageError
+from attncli.scan import making, plan
+from attncli.scan.engines.here import Here
+from attncli.scan.running import Part, parse_part, run
+from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
+from attncli.scan.totals import total
+
+SHARDS = 10
+
+
+def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
+    asked = making.Wanted((str(corpus),), ("entropy", "sink"), shard=6, top=3, **wanted)
+    loaded = attncli.load(str(model), backend="torch")
+    return plan.write(making.make(asked, loaded, str(model), folder, stdin=io.BytesIO()), folder)
+
+
+@pytest.fixture(scope="module")
+def reference(encoder, lines, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("reference")
+    corpus = folder / "corpus.txt"
+    corpus.write_text("".join(f"{line}\n" for line in lines))
+    made = planned(encoder, corpus, folder / "out")
+    outcome = run(made, folder / "out", str(encoder), Here(1))
+    assert (len(made.shards), outcome.computed, outcome.failed) == (SHARDS, SHARDS, [])
+    return str(outcome.totals.digest())
+
+
+def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, reference):
+    made = planned(encoder, corpus, tmp_path / "two")
+    assert run(made, tmp_path / "two", str(encoder), Here(2)).totals.digest() == reference
+    made = planned(encoder, corpus, tmp_path / "parts")
+    first = run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(2, 3))
+    assert first.totals is None
+    assert first.computed == 3
+    assert run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(1, 3)).totals is None
+    assert run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(3, 3)).totals.digest() == reference
+    again = run(made, tmp_path / "parts", str(encoder), Here(1))
+    assert again.computed == 0
+    assert again.totals.digest() == reference
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from attncli.scan import plan
+from attncli.scan.engines.here import Here
+from attncli.scan.running import run
+folder = Path(sys.argv[1])
+outcome = run(plan.read(folder), folder, sys.argv[2], Here(2))
+sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
+"""
+
+
+def workers_of(folder: Path) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"attncli.scan.engines.process" in command and str(folder).encode() in command:
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path, reference):
+    folder = tmp_path / "out"
+    made = planned(encoder, corpus, folder)
+    drawn = random.Random(7)
+    for round_ in range(4):
+        command = [sys.executable, "-c", STARTED, str(folder), str(encoder)]
+        process = start(command, start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)
+        wanted = sum(is_done(folder, shard) for shard in range(SHARDS)) + 1
+        end = time.monotonic() + 60
+        while sum(is_done(folder, shard) for shard in range(SHARDS)) < wanted and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        time.sleep(drawn.random() * 0.2)
+        alive = workers_of(folder)
+        if round_ % 2:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        elif alive:
+            os.kill(drawn.choice(alive), signal.SIGKILL)
+            process.wait(timeout=120)
+        time.sleep(0.5)
+        assert workers_of(folder) == [] or process.poll() is None
+        for shard in range(SHARDS):
+            if is_done(folder, shard):
+                load(folder, shard)
+        if all(is_done(folder, shard) for shard in range(SHARDS)):
+            break
+    outcome = run(made, folder, str(encoder), Here(2))
+    assert outcome.totals.digest() == reference
+    assert not list(folder.rglob("*.tmp"))
+    assert workers_of(folder) == []
+
+
+def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
+    """The negative control: a process that dies while it writes in place leaves an unreadable file; ours leaves
+    none."""
+    path = path_of(tmp_path, 3, "state.npz")
+    died = "import os, sys; stream.write(b'PK' * 100); stream.flush(); os._exit(9)"
+    plain = f"from pathlib import Path; p = Path({str(path)!r}); p.parent.mkdir(parents=True)"
+    plain += f"; stream = p.open('wb'); {died}"
+    assert finish([sys.executable, "-c", plain]).returncode == 9
+    with pytest.raises(InputError):
+        load(tmp_path, 3)
+    path.unlink()
+    ours = (
+        "from pathlib import Path\nfrom attncli.scan.shard_files import written\n"
+        f"with written(Path({str(path)!r}), '1-of-1') as stream:\n    {died}"
+    )
+    assert finish([sys.executable, "-c", ours]).returncode == 9
+    assert not path.exists()
+    assert len(list(tmp_path.rglob("*.tmp"))) == 1
+    sweep(tmp_path, "2-of-2")
+    assert len(list(tmp_path.rglob("*.tmp"))) == 1
+    sweep(tmp_path, "1-of-1")
+    assert list(tmp_path.rglob("*.tmp")) == []
+
+
+DYING = """
+import os, sys
+from attncli.scan import worker
+compute = worker.Worker.compute
+def dies(self, number, progress=None):
+    if number == 4:
+        os.kill(os.getpid(), 9)
+    return compute(self, number, progress)
+worker.Worker.compute = dies
+"""
+
+
+def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, tmp_path, monkeypatch):
+    (tmp_path / "dying").mkdir()
+    (tmp_path / "dying/sitecustomize.py").write_text(DYING)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'dying'}{os.pathsep}{Path(attncli.__file__).parents[1]}")
+    made = planned(encoder, corpus, tmp_path / "out")
+    outcome = run(made, tmp_path / "out", str(encoder), Here(2))
+    assert [one.shard for one in outcome.failed] == [4]
+    assert "died 3 times (signal 9" in outcome.failed[0].reason
+    assert outcome.totals is not None
+    assert sorted(outcome.totals.done) == [shard for shard in range(SHARDS) if shard != 4]
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", str(Path(attncli.__file__).parents[1]))
+    healed = run(made, tmp_path / "out", str(encoder), Here(1))
+    assert (healed.computed, healed.failed) == (1, [])
+
+
+def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
+    made = planned(encoder, corpus, tmp_path / "out")
+    run(made, tmp_path / "out", str(encoder), Here(1))
+    path = path_of(tmp_path / "out", 2, "state.npz")
+    path.write_bytes(path.read_bytes()[:1000])
+    outcome = run(made, tmp_path / "out", str(encoder), Here(1))
+    assert outcome.recomputed == [2]
+    assert outcome.totals.digest() == reference
+
+
+def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tmp_path):
+    made = planned(encoder, corpus, tmp_path / "out")
+    assert planned(encoder, corpus, tmp_path / "out") == made
+    with pytest.raises(UsageError, match=r"its choice\.max_tokens is 0, and 9 is asked for"):
+        planned(encoder, corpus, tmp_path / "out", max_tokens=9)
+    with pytest.raises(UsageError, match=r"its model\.digest is"):
+        planned(decoder, corpus, tmp_path / "out")
+    corpus.write_text(corpus.read_text() + "w1 w2 more\n")
+    with pytest.raises(UsageError, match=r"its files\[0\]\.size is"):
+        planned(encoder, corpus, tmp_path / "out")
+
+
+def test_totals_of_two_kinds_of_machine_have_no_digest(encoder, corpus, tmp_path):
+    made = planned(encoder, corpus, tmp_path / "out")
+    totals = run(made, tmp_path / "out", str(encoder), Here(1)).totals
+    totals.machines.add((("isa", "another"),))
+    assert totals.mixed
+    assert totals.digest() is None
+    assert np.isfinite(total(made, tmp_path / "out").whole("value")).all()
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "-1/2", "1/0", ""])
+def test_parts_that_are_none(text):
+    with pytest.raises(UsageError, match="--part"):
+        parse_part(text)
+    assert parse_part("2/8").shards(range(20)) == [1, 9, 17]
+
+
+def test_temporary_names_tell_who_writes(tmp_path):
+    with written(tmp_path / "a.state.npz", "3-of-7") as stream:
+        stream.write(b"x")
+        (name,) = [path.name for path in tmp_path.iterdir()]
+        assert temporary("3-of-7") in name
+        assert str(os.getpid()) in name
+    assert [path.name for path in tmp_path.iterdir()] == ["a.state.npz"]

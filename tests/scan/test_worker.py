@@ -1,0 +1,196 @@
+"""Shards: the numbers are those of `attn heads`, whatever the batch; what is counted, and what is left out."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+import attncli
+from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.labels import LABELS
+from attncli.analysis.metrics import METRICS
+from attncli.errors import InputError
+from attncli.scan import making, plan
+from attncli.scan.shard_files import load
+from attncli.scan.tallies import METRIC_LABELS
+from attncli.scan.totals import total
+from attncli.scan.worker import Worker
+
+DISTANCES = {"distance", "signed_distance"}
+SPREADS = {"entropy", "effective_keys"}
+
+
+def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.Plan, Worker]:
+    loaded = attncli.load(str(model), backend="torch")
+    asked = making.Wanted((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
+    made = plan.write(making.make(asked, loaded, str(model), folder, stdin=io.BytesIO()), folder)
+    worker = Worker(made, folder, loaded)
+    for shard in range(len(made.shards)):
+        worker.shard(shard)
+    return made, worker
+
+
+@pytest.mark.parametrize("which", ["encoder", "decoder"])
+@pytest.mark.parametrize("how", ["batches", "words", "rows"])
+def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
+    words = how == "words"
+    if how == "rows":  # as texts that are too long for a batch
+        monkeypatch.setattr("attncli.analysis.batch_measure.LARGEST", 0)
+        monkeypatch.setattr("attncli.scan.layers.rows_for", lambda spec, count: 3)
+    folder = request.getfixturevalue(which)
+    made, _ = scanned(folder, corpus, tmp_path / "out", rows=True, words=words)
+    table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
+    place = {key: at for at, key in enumerate(zip(table["line"], table["layer"], table["head"], strict=True))}
+    exact = attncli.load(str(folder), backend="numpy", dtype="float64")
+    labelled = np.zeros((len(METRIC_LABELS), len(made.heads)), int)
+    for line in range(len(lines)):
+        wanted = Compared(metrics=tuple(METRICS), maps=False, words=words, labels=True)
+        document = heads_document(exact, lines[line], exact.encode(lines[line]), wanted)
+        for number, head in enumerate(document.heads):
+            at = place[line, head.layer, head.head]
+            for name, told in head.metrics.items():
+                tolerance = 5e-5 if name in DISTANCES else 5e-6 if name in SPREADS else 1e-6
+                found = table[name][at]
+                if told.value is None:
+                    assert found is None
+                else:
+                    assert abs(found - told.value) <= tolerance * 4, (name, line)
+            earned = {label.name for label in head.label_scores}
+            labelled[:, number] += [label.name in earned for label in METRIC_LABELS]
+    found = total(made, tmp_path / "out").counted("label_texts")
+    # a score on its threshold may fall on either side in float32
+    assert np.abs(found - labelled).sum() <= 1
+    assert labelled.sum() > 30
+
+
+def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
+    made, _ = scanned(encoder, corpus, tmp_path / "out", rows=True, metrics=("entropy", "sink"), labels=False)
+    totals = total(made, tmp_path / "out")
+    table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
+    values = np.array(table["sink"], np.float64).reshape(60, -1)
+    rows = np.array(table["rows"]).reshape(60, -1) - 1  # row 0 is no row of the sink metric
+    texts = totals.whole("texts")[1]
+    assert (texts == 60).all()
+    np.testing.assert_allclose(totals.whole("value")[1] / texts, values.mean(0), atol=1e-6)
+    np.testing.assert_allclose(totals.whole("square")[1] / texts, (values**2).mean(0), atol=1e-6)
+    by_row = totals.whole("row_value")[1] / totals.whole("row_norm")[1]
+    np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
+    assert totals.whole("histogram")[1].sum(-1).tolist() == [60] * len(made.heads)
+    assert totals.whole("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
+    assert totals.counts["texts"] == 60
+
+
+def test_strongest_examples_are_the_largest_values(decoder, corpus, lines, tmp_path):
+    made, _ = scanned(
+        decoder, corpus, tmp_path / "out", rows=True, metrics=("entropy", "previous"), labels=False, top=7
+    )
+    totals = total(made, tmp_path / "out")
+    table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pydict()
+    values = np.array(table["previous"], np.float64).reshape(60, -1)
+    values = values[np.argsort(np.array(table["line"]).reshape(60, -1)[:, 0])]
+    assert totals.examples["value"].shape == (2, len(made.heads), 7)
+    for head in range(len(made.heads)):
+        best = np.sort(values[:, head])[::-1][:7]
+        np.testing.assert_allclose(totals.examples["value"][1, head] / 2**24, best, atol=1e-6)
+        for place in range(7):
+            line = int(totals.examples["line"][1, head, place])
+            assert totals.texts[0, line] == lines[line]
+            assert abs(values[line, head] - best[place]) < 1e-6
+    exact = attncli.load(str(decoder), backend="numpy", dtype="float64")
+    line, layer, head = int(totals.examples["line"][1, 5, 0]), *made.heads[5]
+    (trace,) = exact.trace(lines[line], layers=[layer])
+    weights = np.asarray(trace.stages["weights"])[head]
+    strongest = divmod(int(weights.argmax()), weights.shape[1])
+    assert (totals.examples["query"][1, 5, 0], totals.examples["key"][1, 5, 0]) == strongest
+
+
+def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_path):
+    one, _ = scanned(encoder, corpus, tmp_path / "one", metrics=("entropy", "previous"))
+    many, _ = scanned(encoder, corpus, tmp_path / "many", metrics=("entropy", "previous"), shard=7)
+    assert (len(one.shards), len(many.shards)) == (1, 9)
+    whole, forwards = total(one, tmp_path / "one"), total(many, tmp_path / "many")
+    backwards = total(many, tmp_path / "many", reversed(range(9)))
+    assert forwards.digest() == backwards.digest()
+    # another cut makes other batches; the numbers agree to rounding, the counts exactly
+    assert (whole.counted("texts") == forwards.counted("texts")).all()
+    np.testing.assert_allclose(whole.whole("value"), forwards.whole("value"), atol=1e-4)
+
+
+def test_links_meet_their_condition(decoder, corpus, lines, tmp_path):
+    scanned(
+        decoder,
+        corpus,
+        tmp_path / "out",
+        metrics=("entropy",),
+        labels=False,
+        find=("from=w1 weight>=0.25", "to=, head=L1H2"),
+    )
+    table = parquet.read_table(tmp_path / "out/shards/000/000000.links.parquet").to_pylist()
+    exact = attncli.load(str(decoder), backend="numpy", dtype="float64")
+    wanted = set()
+    for line, text in enumerate(lines):
+        tokens = exact.encode(text)
+        for trace in exact.trace(tokens):
+            for head, query, key in np.argwhere(np.asarray(trace.stages["weights"]) > 0).tolist():
+                weight = trace.stages["weights"][head, query, key]
+                if tokens[query].text == "w1" and weight >= 0.25:
+                    wanted.add((0, line, trace.layer, head, query, key))
+                if tokens[key].text == "," and (trace.layer, head) == (1, 2):
+                    wanted.add((1, line, trace.layer, head, query, key))
+    found = {tuple(row[name] for name in ("condition", "line", "layer", "head", "query", "key")) for row in table}
+    assert len(wanted) > 50
+    assert len(found ^ wanted) <= 1  # a weight on its bound
+    assert {row["query_text"] for row in table if row["condition"] == 0} == {"w1"}
+
+
+def test_what_is_no_text_is_counted(encoder, tmp_path):
+    corpus = tmp_path / "odd.txt"
+    corpus.write_bytes(b"w1 w2 w3\n\n  \n\xff\xfe\nw4 w5 w6\nw1 w2 w3\n" + b"w1 " * 80 + b"\nw7 w8")
+    made, _ = scanned(encoder, corpus, tmp_path / "out", dedupe=True)
+    counts = total(made, tmp_path / "out").counts
+    assert {name: count for name, count in counts.items() if count} == {
+        "texts": 3, "tokens": 14, "empty": 2, "undecodable": 1, "duplicate": 1, "long": 1,
+    }  # fmt: skip
+    made, _ = scanned(encoder, corpus, tmp_path / "cut", over="truncate", max_tokens=6)
+    counts = total(made, tmp_path / "cut").counts
+    assert (counts["texts"], counts["truncated"], counts["tokens"]) == (5, 1, 5 * 3 + 6 + 4)
+
+
+def test_a_sample_does_not_depend_on_the_order(encoder, lines, tmp_path):
+    drawn = []
+    for at, order in enumerate((lines, lines[::-1])):
+        corpus = tmp_path / f"{at}.txt"
+        corpus.write_text("\n".join(order))
+        scanned(encoder, corpus, tmp_path / f"out{at}", sample=11, seed=4, rows=True, metrics=("sink",))
+        table = parquet.read_table(tmp_path / f"out{at}/shards/000/000000.rows.parquet").to_pydict()
+        drawn.append({order[line] for line in table["line"]})
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 11
+
+
+def test_a_corpus_that_changes_is_named(encoder, corpus, tmp_path):
+    _, worker = scanned(encoder, corpus, tmp_path / "out", metrics=("sink",))
+    corpus.write_text(corpus.read_text().replace("w1", "w2"))
+    with pytest.raises(InputError, match="changed since") as caught:
+        worker.shard(0)
+    assert caught.value.where == str(corpus)
+
+
+def test_states_are_the_same_bytes(encoder, corpus, tmp_path):
+    _, worker = scanned(encoder, corpus, tmp_path / "out")
+    path = tmp_path / "out/shards/000/000000.state.npz"
+    before = path.read_bytes()
+    worker.shard(0)
+    assert path.read_bytes() == before
+    assert load(tmp_path / "out", 0).facts["counts"]["texts"] == 60
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+def test_every_label_of_heads_is_counted_in_a_scan():
+    told = {label.name for label in METRIC_LABELS} | {"duplicate-token", "induction"}
+    assert told == set(LABELS)
