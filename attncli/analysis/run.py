@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, shape_rows
 from attncli.analysis.documents.declaration import Numbers
@@ -15,7 +16,7 @@ from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunL
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import STAGES, Rowwise
 from attncli.analysis.words import Words, joined, merged_words
-from attncli.arrays.backend import SCORE_ITEM, Backend
+from attncli.arrays.backend import SCORE_ITEM, Backend, numpy_backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import Alibi, Attention, RelativeBuckets, Spec
@@ -24,6 +25,7 @@ from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
 from attncli.models.model import Model
+from attncli.models.one_layer import OneLayerStore
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,8 @@ def run_document(
             part = _long_part(trace.layer, heads, long.row())
         else:
             part = layer_part(model.backend, trace, heads, stages=wanted.stages)
+            if wanted.stages and trace.layer == 0:
+                part = _embedded(model, tokens, part)
             if words is not None:
                 part = _worded(part, words)
             links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
@@ -238,6 +242,20 @@ def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> 
         for place, head in enumerate(heads if row else ())
     ]
     return RunLayer(layer=layer, heads=parts)
+
+
+def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
+    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where positions are added
+    to weights of our own; a checkpoint may scale and norm them too."""
+    embedding = model.spec.embedding
+    if not isinstance(model.store, OneLayerStore) or embedding.positions is None or part.stages is UNSET:
+        return part
+    bare = dataclasses.replace(
+        model.store, spec=dataclasses.replace(model.spec, embedding=dataclasses.replace(embedding, positions=None))
+    )
+    exact = numpy_backend("float64")
+    found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
+    return structs.replace(part, stages={"embedding": found, "position": held - found, **part.stages})
 
 
 def _worded(layer: RunLayer, words: Words) -> RunLayer:

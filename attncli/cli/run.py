@@ -66,6 +66,7 @@ def run(
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
     from attncli.render.screens.run import PARTS, run_rows, run_screen
+    from attncli.render.screens.stages import SHOWN
 
     environment: Environment = ctx.obj
     options = {
@@ -93,6 +94,8 @@ def run(
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
+    named = how.show or frozenset()
+    every = every or (bool(named & SHOWN.keys()) and not words)
     asked = Asked(query, every, save, all_links, words)
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
@@ -221,7 +224,11 @@ def _plan(
     at = None if span is None else span[0]
     several = span if span is not None and span[1] - span[0] > 1 else None
     machine = output.json or output.ndjson or output.plain
-    tables = output.show is None or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
+    tables = (
+        output.show is None
+        or asked.stages
+        or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
+    )
     short = len(tokens) <= LONG or output.full
     if not machine:
         tables = (

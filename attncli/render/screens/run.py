@@ -17,15 +17,35 @@ from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.answer import run_answer
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.screens.overview import average_part, left_out, overview_part
+from attncli.render.screens.stages import SHOWN, stage_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 Document = Any
 
-PARTS = ("header", "tokens", "shapes", "overview", "maps", "scores", "weights", "output", "links", "average", "answer")
+PARTS = (
+    "header",
+    "tokens",
+    "shapes",
+    "overview",
+    "maps",
+    *SHOWN,
+    "scores",
+    "weights",
+    "output",
+    "links",
+    "average",
+    "answer",
+)
 """Every part, in the order of the screen. All that the document has are shown unless the view names some."""
 
+
+LEARNED = {
+    "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped",
+    "biased": "S biased", "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all", "sum": "X + O",
+}  # fmt: skip
+"""What the texts call the stages, which JSON calls by these names."""
 
 MAPS = 24
 """Maps that are shown unless the view is full."""
@@ -59,6 +79,8 @@ def _wanted(part: str, document: Document, view: View) -> bool:
             return "average" in document and len(document.get("overview", ())) > 1
         case "scores" | "weights" | "output":
             return bool(document["layers"])
+        case _ if part in SHOWN:
+            return False
         case _:
             return True
 
@@ -79,6 +101,8 @@ def _part(part: str, document: Document, view: View) -> Lines:
                 return remark("no overview in this document", view)
             said_below = view.show is None or "links" in view.show
             return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
+        case _ if part in SHOWN:
+            return stage_part(part, document, view)
         case "answer":
             return run_answer(document, view)
         case "average":
@@ -104,13 +128,26 @@ def _part(part: str, document: Document, view: View) -> Lines:
 def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
+    counts = {axis: size for row in shapes for axis, size in zip(row["axes"], row["shape"], strict=True)}
+    shared = counts.get("kv", 1) != counts.get("head", 1)
     rows = [
-        [row["step"], by.join(row["axes"]), by.join(map(str, row["shape"])), spell(row["formula"], ascii=view.ascii)]
+        [
+            LEARNED.get(row["step"], row["step"]),
+            by.join(_axes(row["axes"], shared)),
+            by.join(map(str, row["shape"])),
+            spell(row["formula"], ascii=view.ascii),
+        ]
         for row in shapes
     ]
     return table(
         ["step", "axes", "shape", "formula"], rows, view, align=["left", "left", "right", "left"], title="shapes"
     )
+
+
+def _axes(axes: Sequence[str], shared: bool) -> list[str]:
+    """The axes as a learner meets them: keys and values have heads of their own only where several queries' share
+    them."""
+    return [axis if shared or axis != "kv" else "head" for axis in axes]
 
 
 def maps_part(document: Document, view: View) -> Lines:
@@ -187,7 +224,7 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
                 rows,
                 key_names(texts, values),
                 view,
-                shade=False,
+                signed=True,
                 title="scores",
                 note=note,
                 row_numbers=queries,
@@ -195,7 +232,14 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
         case "weights":
             note = f"{place} · softmax of each row; rows: queries, columns: keys"
             return matrix(
-                _weights(head), rows, key_names(texts, values), view, title="weights", note=note, row_numbers=queries
+                _weights(head),
+                rows,
+                key_names(texts, values),
+                view,
+                limits=(0.0, 1.0),
+                title="weights",
+                note=note,
+                row_numbers=queries,
             )
         case _:
             return vectors(

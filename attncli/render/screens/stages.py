@@ -1,0 +1,98 @@
+"""Every stage of a run as a table of its own, named as the texts on attention name it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attncli.render.column_names import key_names
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, spaced, stack
+from attncli.render.matrix import as_matrix, matrix
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a stage is shown. stage: its name in the document. title, note: as the texts have it. square: whether it is
+    [query, key]; else a vector a row. head: whether each head has its own."""
+
+    stage: str
+    title: str
+    note: str
+    square: bool = False
+    head: bool = True
+
+
+SHOWN = {
+    "embedding": Shown("embedding", "embeddings E", "one vector per token", head=False),
+    "positions": Shown("position", "positions P", "one vector per position", head=False),
+    "input": Shown("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
+    "q": Shown("q", "queries Q", "Q = X·W_Q"),
+    "k": Shown("k", "keys K", "K = X·W_K"),
+    "v": Shown("v", "values V", "V = X·W_V"),
+    "raw": Shown("raw", "similarity S", "S = Q·Kᵀ, before scaling", square=True),
+    "scaled": Shown("scaled", "scaled S", "S / √d_k, or as --scale says", square=True),
+    "capped": Shown("capped", "capped S", "c·tanh(S / c)", square=True),
+    "biased": Shown("biased", "biased S", "S plus what depends on the distance", square=True),
+    "masked": Shown("masked", "masked S", "−∞ where hidden: what enters the softmax", square=True),
+    "concat": Shown("out", "output of all heads", "concat(O₁ … O_h)·W_O, or without W_O as they stand", head=False),
+    "sum": Shown("sum", "residual X + O", "the input added to what attention gives", head=False),
+    "norm": Shown("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
+}
+"""The parts that `--show` may name beyond those that are always there, in the order of the computation."""
+
+WHY = {
+    "embedding": "no positions are added here, so E is the input X; --position sinusoidal adds them",
+    "positions": "no positions are added here; --position sinusoidal adds them",
+    "capped": "no soft cap here; --softcap 5 adds one",
+    "biased": "no bias here; --position alibi adds one",
+    "masked": "nothing is masked here; --mask causal masks",
+    "sum": "no residual here; --residual adds one",
+    "norm": "no layer norm here; --residual --layer-norm adds one",
+}
+
+
+def stage_part(part: str, document: Document, view: View) -> Lines:
+    """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
+    shown = SHOWN[part]
+    if "pieces" in document:
+        return remark(f"words have no {part}: only weights are merged", view)
+    layers = document["layers"] if view.full else document["layers"][:1]
+    blocks = []
+    for layer in layers:
+        held = layer["heads"] if shown.head else [None]
+        for head in held if view.full else held[:1]:
+            place = f"layer {layer['layer']}" + ("" if head is None else f" head {head['head']}")
+            stages = (layer if head is None else head).get("stages") or {}
+            values = stages.get(shown.stage)
+            if values is not None and not _idle(part, stages):
+                blocks.append(_table(shown, values, f"{place} · {shown.note}", document, view))
+    if not blocks:
+        return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
+    return spaced(blocks)
+
+
+def _idle(part: str, stages: Document) -> bool:
+    """Whether a step that scores may be spared did nothing: they are the same as before it."""
+    before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
+    if part not in before:
+        return False
+    earlier = stages.get(before[part], stages.get("scaled"))
+    return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
+
+
+def _table(shown: Shown, values: Any, note: str, document: Document, view: View) -> Lines:
+    texts = [token["text"] for token in document["tokens"]]
+    numbers = document.get("queries") if len(values) != len(texts) else None
+    rows = texts if numbers is None else [texts[at] for at in numbers]
+    if shown.square:
+        names = key_names(texts, values)
+        return matrix(values, rows, names, view, signed=True, title=shown.title, note=note, row_numbers=numbers)
+    return vectors(values, rows, view, title=shown.title, note=note, row_numbers=numbers)
