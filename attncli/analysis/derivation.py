@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.analysis.document import empty_rows, header, overflow, shape_rows
 from attncli.analysis.documents.derivation import (
+    After,
     AttentionTopic,
     Matrices,
     OutputSum,
@@ -46,6 +48,7 @@ def derivation_document(
     if not np.isfinite(found["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
     steps = _steps(found, spec, _sink(model, spec, layer, head), query)
+    steps[0] = _with_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
     heading["model"] = replace(
@@ -63,6 +66,7 @@ def derivation_document(
         shapes=shape_rows(trace, spec),
         steps=steps,
         matrices=Matrices(scores=found["masked"][0], weights=found["weights"][0], output=found["mixed"][0]),
+        after=_after(found, query),
         agreement=_agreement(steps, found, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes],
@@ -78,6 +82,29 @@ def _sink(model: Model, spec: Attention, layer: int, head: int) -> float | None:
         return None
     sinks = model.store.layer(model.backend, layer)("attn.sinks")
     return None if sinks is None else float(model.backend.numpy(sinks)[head])
+
+
+def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
+    """The projections with what q's first entry is computed from, where x times it is that entry: not after rotation,
+    nor where x is normed or scaled first."""
+    assert isinstance(step, Projections)
+    weights = model.store.layer(model.backend, layer)
+    matrix, added = weights("attn.q.weight"), weights("attn.q.bias")
+    row = head * len(np.asarray(step.q))
+    if matrix is None:
+        return step
+    column = _wide(model.backend.numpy(matrix))[row]
+    bias = None if added is None else float(_wide(model.backend.numpy(added))[row])
+    worked = float(np.asarray(step.x) @ column) + (bias or 0.0) if column.shape == np.shape(step.x) else np.nan
+    if not np.isclose(worked, np.asarray(step.q)[0], rtol=1e-4, atol=1e-5):
+        return step
+    return replace(step, column=column, bias=UNSET if bias is None else bias)
+
+
+def _after(found: dict[str, Floats], query: int) -> After:
+    """The query's row of what follows the heads."""
+    rows = {name: found[name][query] for name in ("sum", "norm") if name in found}
+    return After(x=found["hidden"][query], out=found["out"][query], **rows)
 
 
 def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Step]:

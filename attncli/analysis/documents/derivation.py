@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
+from msgspec import UNSET, UnsetType
+
 from attncli.analysis.documents.declaration import Count, Numbers, Part, at, axes, says
 from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRows
 
@@ -17,6 +19,8 @@ class Projections(Part, tag_field="step", tag="projections", frozen=True, kw_onl
     formula: str
     x: Annotated[Numbers, axes("width")]
     q: Annotated[Numbers, axes("dim")]
+    column: Annotated[Numbers, axes("width", says="what x is multiplied with for q's first entry.")] | UnsetType = UNSET
+    bias: Annotated[float, says("What is added to q's first entry.")] | UnsetType = UNSET
     k: Annotated[Numbers, axes("key", "dim")]
     v: Annotated[Numbers, axes("key", "v_dim")]
 
@@ -65,6 +69,15 @@ class OutputSum(Part, tag_field="step", tag="output", frozen=True, kw_only=True)
 Step = Projections | Products | Scores | SoftmaxRow | OutputSum
 
 
+class After(Part, frozen=True, kw_only=True):
+    """The token's vector after the heads."""
+
+    x: Annotated[Numbers, axes("width")]
+    out: Annotated[Numbers, axes("concat", says="concat(O₁ … O_h), times W_O where there is one.")]
+    sum: Annotated[Numbers, axes("width", says="x + out.")] | UnsetType = UNSET
+    norm: Annotated[Numbers, axes("width", says="the norm of the sum.")] | UnsetType = UNSET
+
+
 class Matrices(Part, frozen=True, kw_only=True):
     """The matrices that the steps are a row of."""
 
@@ -85,6 +98,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     shapes: ShapeRows
     steps: Annotated[list[Step], says("The steps in order; keys in the order of the text.")]
     matrices: Matrices
+    after: After | UnsetType = UNSET
     agreement: Annotated[float, says("Largest difference between the steps and the run's own numbers.")]
     empty_rows: EmptyRows
     warnings: list[str]

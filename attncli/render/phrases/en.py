@@ -61,6 +61,18 @@ PHRASES = {
     ),
     "numbers.overflow": "exp of {0} is too large for any float: only the subtracted form can be computed.",
     "numbers.facts": "largest weight {0} · entropy {1} nats of at most {2} · gradient norm {3}",
+    # a worked entry, and what follows the heads
+    "worked.title": "the first entry of q for {0}, worked out",
+    "worked.note": "q_0 = Σ x_i · W_Q[i, 0]; every other entry likewise",
+    "worked.bias": "bias b_Q",
+    "worked.total": "q_0",
+    "after": "{0} after the heads",
+    "after.note": "O = concat(O₁ … O_h)·W_O",
+    "after.note.norm": "the residual x + O, and its layer norm",
+    "after.x": "x",
+    "after.out": "O",
+    "after.sum": "x + O",
+    "after.norm": "norm(x + O)",
     # the answer
     "quoted": '"{0}"',
     "answer.tint.row": "tint: the weight that the word gets",

@@ -57,6 +57,18 @@ PHRASES = {
     "numbers.shift": "可以从每个得分中减去最大值 {0}：分子与总和缩小同样的倍数 exp({0})，并且不会溢出。",
     "numbers.overflow": "exp({0}) 超出浮点数范围：只有减去最大值的形式才能计算。",
     "numbers.facts": "最大权重 {0} · 熵 {1} 奈特（上限 {2}）· 梯度范数 {3}",
+    # 逐项计算与头之后
+    "worked.title": "逐项计算 {0} 的 q 的第一个分量",
+    "worked.note": "q_0 = Σ x_i · W_Q[i, 0]；其余分量同理",
+    "worked.bias": "偏置 b_Q",
+    "worked.total": "q_0",
+    "after": "头之后的 {0}",
+    "after.note": "O = concat(O₁ … O_h)·W_O",
+    "after.note.norm": "残差 x + O 及其层归一化",
+    "after.x": "x",
+    "after.out": "O",
+    "after.sum": "x + O",
+    "after.norm": "norm(x + O)",
     # 答案
     "quoted": "“{0}”",
     "answer.tint.row": "底色：这个词得到的权重",

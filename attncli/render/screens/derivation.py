@@ -17,6 +17,7 @@ from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
+from attncli.render.screens.worked import explain_answer, first_entry, residual
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
@@ -89,7 +90,8 @@ class Derivation:
             [step["q"]], [self.names[self.document["query"]]], view, title="q", row_numbers=[self.document["query"]]
         )
         k, v = (vectors(np.asarray(step[name])[rows], names, view, title=name, row_numbers=rows) for name in ("k", "v"))
-        return stack((title, turned, spaced((q, k, v))))
+        worked = first_entry(step, self.query, view)
+        return stack((title, turned, spaced((q, worked, k, v))))
 
     def similarity(self) -> Lines:
         """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
@@ -274,6 +276,14 @@ class Derivation:
         )
         return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document['agreement']:.1e}"), view)))
 
+    def residual(self) -> Lines:
+        """What follows the heads: concat·W_O, the residual, the norm."""
+        return residual(self.document, self.view)
+
+    def answer(self) -> Lines:
+        """The sentence, and what the query looks at most."""
+        return explain_answer(self.document, self.view)
+
     def _number(self, value: float | None) -> str:
         if value is None:
             return ""
@@ -286,5 +296,5 @@ class Derivation:
         return remark(said, self.view)
 
 
-PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "matrices")
+PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "residual", "matrices", "answer")
 """The parts of a derivation in the order of computation."""

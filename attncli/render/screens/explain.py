@@ -35,7 +35,7 @@ def _derivation(document: Document, view: View) -> Lines:
     worked = derivation.Derivation(document, view)
     blocks = []
     for part in PARTS:
-        if view.show is not None and part not in view.show:
+        if (view.show is not None and part not in view.show) or (view.brief and part != "answer"):
             continue
         match part:
             case "header":

@@ -1,0 +1,96 @@
+"""What a derivation adds to the steps: one entry of q worked out, the residual and layer norm, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.answer import not_learned, words
+from attncli.render.sentence import sentence
+from attncli.render.tables import ledger
+from attncli.render.term_digits import adding_digits
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Any
+
+TERMS = 6
+"""Products of one entry that have a line of their own."""
+
+
+def first_entry(step: Document, name: str, view: View) -> Lines:
+    """q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the document has no column of
+    W_Q."""
+    column = step.get("column")
+    if column is None:
+        return Lines()
+    x, weights = np.asarray(step["x"], np.float64), np.asarray(column, np.float64)
+    products = x * weights
+    shown = sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
+    rest = float(products.sum() - products[list(shown)].sum())
+    bias = step.get("bias")
+    total = float(products.sum() + (bias or 0.0))
+    terms = (
+        [float(products[at]) for at in shown]
+        + ([rest] if len(shown) < len(x) else [])
+        + ([bias] if bias is not None else [])
+    )
+    digits = adding_digits([(terms, total)], view.precision)
+    write = f"{{:.{view.precision}f}}".format
+    exact = f"{{:.{digits}f}}".format
+    rows = [[str(at), write(x[at]), write(weights[at]), exact(products[at])] for at in shown]
+    if len(shown) < len(x):
+        rows.append([say(view, "others", len(x) - len(shown)), "", "", exact(rest)])
+    if bias is not None:
+        rows.append([say(view, "worked.bias"), "", "", exact(bias)])
+    ends = " " * (digits - view.precision)
+    return ledger(
+        ["i", "x_i", "W_Q[i, 0]", "x_i · W_Q[i, 0]"],
+        rows,
+        [say(view, "worked.total"), "", "", write(total) + ends],
+        view,
+        title=say(view, "worked.title", name),
+        note=say(view, "worked.note"),
+    )
+
+
+def residual(document: Document, view: View) -> Lines:
+    """The query's row after the heads: concat·W_O, then x + o and its norm where the layer has them."""
+    after = document.get("after")
+    if after is None:
+        return Lines()
+    rows = [(name, after.get(name)) for name in ("x", "out", "sum", "norm")]
+    held = [(say(view, f"after.{name}"), values) for name, values in rows if values is not None]
+    if len(held) < 2:
+        return Lines()
+    query = label(document["tokens"][document["query"]]["text"], ascii=view.ascii)
+    title, note = (
+        say(view, "after", query),
+        say(view, "after.note.norm" if after.get("norm") is not None else "after.note"),
+    )
+    return vectors([values for _, values in held], [name for name, _ in held], view, title=title, note=note)
+
+
+def explain_answer(document: Document, view: View) -> Lines:
+    """The sentence tinted by the query's weights, and what it looks at most."""
+    tokens, query = document["tokens"], document["query"]
+    softmax = next(step for step in document["steps"] if step["step"] == "softmax")
+    weights: Sequence[float] = [float(value) for value in softmax["weights"][: len(tokens)]]
+    shown = sentence(words(document["text"], tokens, weights, frozenset({query})), view)
+    asked, best = _quoted(tokens, query, view), int(np.argmax(weights))
+    said = say(view, "answer.blind", asked)
+    if weights[best] > 0:
+        share = f"{weights[best]:.0%}".replace("%", " %")
+        said = say(view, "answer.looks.one", asked, _quoted(tokens, best, view), share)
+    told = (said, not_learned(document["model"], view))
+    return stack((shown, *(remark(each, view, style="") for each in told)))
+
+
+def _quoted(tokens: Sequence[Document], at: int, view: View) -> str:
+    return say(view, "quoted", label(tokens[at]["text"], ascii=view.ascii))
