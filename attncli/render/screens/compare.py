@@ -186,8 +186,8 @@ def _number(value: float | None, view: View, more: int = 0) -> str:
 
 def _pair(head: Document, view: View) -> str:
     a, b = head["a"], head["b"]
-    first = f"L{a['layer']} H{a['head']}"
-    return first if a == b else spell(f"{first} → L{b['layer']} H{b['head']}", ascii=view.ascii)
+    first, same = f"L{a['layer']} H{a['head']}", (a["layer"], a["head"]) == (b["layer"], b["head"])
+    return first if same else spell(f"{first} → L{b['layer']} H{b['head']}", ascii=view.ascii)
 
 
 def _link(link: Document, texts: Sequence[str], view: View) -> str:
