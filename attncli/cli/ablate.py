@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attncli.cli import delivery as answer
-from attncli.cli import effect_options, request
+from attncli.cli import effect_options, page_output, request
 from attncli.cli.effect_options import MeasureOptions
 from attncli.cli.options import (
     MODEL,
@@ -26,6 +26,7 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def ablate(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
+    page: PageOptions,
     removal: RemovalOptions,
     measured: MeasureOptions,
 ) -> None:
@@ -97,6 +99,7 @@ def ablate(
 
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
+    page_output.check(page, output, lines=text.lines)
     how = answer.view(output, environment, parts=PARTS)
     check(removal)
     names = effect_options.measures(measured)
@@ -104,11 +107,27 @@ def ablate(
     by = _by(environment, loaded, removal)
 
     def documents() -> Iterator[AblateDocument]:
-        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+        single = output.json or output.svg is not None or page.html is not None
+        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                yield _document(environment, loaded, found, model, compute, output, removal, measured, names, by)
+                document = _document(environment, loaded, found, model, compute, output, removal, measured, names, by)
+                if output.svg is not None:
+                    answer.draw(document, output)
+                if page.html is not None:
+                    _write_page(loaded, found, document, page, how.lang)
+            yield document
 
     answer.give(documents(), ablate_screen, ablate_rows, output, environment, how, several=text.lines)
+
+
+def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
+    from attncli.analysis.records.run import run_record
+    from attncli.render.page.contents import Page
+
+    record = run_record(model, text.text, request.tokens_of(model, text))
+    effects = page_output.effects_of(document)
+    start = {"view": "effects"}
+    page_output.write(page, Page(text.text, [record], effects=effects, start=start, lang=lang, budget=page.budget))
 
 
 def check(asked: RemovalOptions) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import delivery as answer
 from attncli.cli.options import OUTPUT, OutputOptions, option
@@ -13,6 +13,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
+    from attncli.analysis.documents.effects import VectorChange
     from attncli.cli.output import Environment
     from attncli.render.page.contents import Effects, Page
 
@@ -73,30 +74,32 @@ def write(asked: PageOptions, page: Page) -> None:
 
 def effects_of(document: Document) -> list[Effects]:
     """What an `attn.ablate/1` document says of each measure; nothing for another document."""
+    from attncli.analysis.documents.ablate import AblateDocument
     from attncli.render.page.contents import Effects
 
-    if document.get("schema") != "attn.ablate/1":
+    if not isinstance(document, AblateDocument):
         return []
-    at = document["at"]
-    place = "mean" if isinstance(at, str) else f"#{at['token']}" if "token" in at else "#" + str(at.get("tokens", ""))
+    place = "mean" if isinstance(document.place, str) else f"#{document.place.token}"
     found = []
-    for measure in document["measures"]:
-        part = "cosine" if measure == "vector" else None
-        heads = []
-        for one in document["effects"]:
-            if one.get("attention", "self") == "self":
-                random = _value(one.get("random"), part, measure)
-                heads.append((one["layer"], one["head"], _value(one.get(measure), part), random, one.get("weight")))
-        found.append(Effects(part or measure, str(document["by"]), place, heads))
+    for measure in document.measures:
+        heads = [
+            (
+                row.layer,
+                row.head,
+                _size(row.get(measure)),
+                None if row.random is None else _size(row.random.get(measure)),
+                row.weight,
+            )
+            for row in document.effects
+            if row.attention == "self"
+        ]
+        found.append(Effects("cosine" if measure == "vector" else measure, document.by, place, heads))
     return found
 
 
-def _value(found: Any, *names: str | None) -> float | None:
-    """A number, or the one inside an object that goes by one of the names; None where there is none."""
-    if isinstance(found, Mapping):
-        inside = (found.get(name) for name in names if name is not None and found.get(name) is not None)
-        return _value(next(inside, None), *names)
-    return float(found) if isinstance(found, int | float) else None
+def _size(found: VectorChange | float | None) -> float | None:
+    """A change as one number: of a vector how far it turned."""
+    return found if found is None or isinstance(found, float | int) else found.cosine
 
 
 def passing() -> Path:

@@ -73,6 +73,13 @@ class AttentionTrace(Generic[Library]):
         """The sizes, not the numbers."""
         return f"<AttentionTrace: weights {list(self.weights.shape)}, mixed {list(self.mixed.shape)}>"
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        from attncli.notebook import bundle
+
+        del include, exclude
+        return bundle(self)
+
 
 @dataclass(frozen=True, eq=False)
 class LayerTrace:
@@ -94,6 +101,13 @@ class LayerTrace:
         """The layer and the sizes of its stages, not their numbers."""
         sizes = ", ".join(f"{name} {list(self.stages[name].shape)}" for name in ordered(self.stages))
         return f"<LayerTrace of layer {self.layer}: {sizes}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        from attncli.notebook import bundle
+
+        del include, exclude
+        return bundle(self)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ COMMANDS = {
     "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
     "compare": ("compare", TEXT, "the dog sat on the mat"),
     "cross": ("cross", TEXT, "a dog"),
+    "ablate": ("ablate", TEXT, "--query", "cat"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
 }
 
@@ -37,17 +38,17 @@ def test_a_page_beside_the_answer(tmp_path: Path, name: str) -> None:
     assert both.out == alone.out
     found = meta(file)
     assert len(found["runs"]) == (2 if name == "compare" else 1)
-    assert found["start"].get("view") == {"find": "search", "compare": "difference"}.get(name)
+    assert found["start"].get("view") == {"find": "search", "compare": "difference", "ablate": "effects"}.get(name)
 
 
-@pytest.mark.parametrize("name", ["run", "heads", "find", "cross", "tensors", "run one query"])
+@pytest.mark.parametrize("name", ["run", "heads", "find", "cross", "tensors", "run one query", "ablate"])
 def test_view_makes_the_page_of_what_was_saved(tmp_path: Path, name: str) -> None:
     saved, file = tmp_path / "saved.json", tmp_path / "page.html"
     assert ask(*COMMANDS[name], "--json", "-o", str(saved)).code == 0
     answer = ask("view", str(saved), "--html", str(file))
     assert answer.code == 0, answer.err
     assert [head["r"] for head in meta(file)["runs"][0]["heads"]] == (
-        [{"find": "none"}.get(name, "exact")] * len(meta(file)["runs"][0]["heads"])
+        ["none" if name in ("find", "ablate") else "exact"] * len(meta(file)["runs"][0]["heads"])
     )
 
 

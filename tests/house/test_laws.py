@@ -16,7 +16,7 @@ PACKAGE = ROOT / "attncli"
 ROOMS = ["errors", "arrays", "mechanism", "inputs", "models", "analysis", "scan", "render", "cli"]
 """In the order in which data flows; a room may import only itself and rooms before it."""
 
-DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py")}
+DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py")}
 """What callers come in by: in no room."""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

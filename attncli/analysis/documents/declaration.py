@@ -78,6 +78,13 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         """The name with which it stands in its JSON, such as `attn.run/1`."""
         return str(type(self).__struct_config__.tag)
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and the text beside it."""
+        from attncli.notebook import bundle
+
+        del include, exclude
+        return bundle(self)
+
     def lengths(self) -> Mapping[str, int | range]:
         """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long
         as they are met first."""

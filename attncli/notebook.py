@@ -1,0 +1,80 @@
+"""Results in a notebook: the page in a frame that reaches nothing outside, and text where scripts are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.documents.declaration import Document
+from attncli.analysis.records.captured import numbered
+from attncli.analysis.records.feeding import arithmetic, feed_whole
+from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
+from attncli.analysis.records.run import RunRecord
+from attncli.analysis.records.saved import document_record
+from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.mechanism.trace import AttentionTrace, LayerTrace
+from attncli.render.page.contents import Page
+from attncli.render.page.writer import page_bytes
+
+MOST = 20_000_000
+"""Weights of a result that is still shown as a page."""
+BUDGET = 8_000_000
+FRAME = '<iframe sandbox="allow-scripts" width="100%" height="860" style="border:0" srcdoc="{0}"></iframe>'
+
+
+def bundle(shown: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
+    """What a notebook shows of a result, by type: always its text, and the page of one that has heads."""
+    found = {"text/plain": repr(shown)}
+    record = _record(shown)
+    if record is not None:
+        page = b"".join(page_bytes(Page(record.text or "attention", [record], budget=BUDGET))).decode()
+        found["text/html"] = FRAME.format(escape(page, quote=True))
+    return found
+
+
+def _record(shown: AttentionTrace[Any] | LayerTrace | Document) -> RunRecord | None:
+    match shown:
+        case AttentionTrace():
+            stages = {name: getattr(shown, name) for name in ("weights", "masked", "capped", "biased")}
+            return _of_stages(stages, 0, None)
+        case LayerTrace():
+            return _of_stages(shown.stages, shown.layer, _scale(shown))
+        case _:
+            return document_record(shown)
+
+
+def _scale(trace: LayerTrace) -> float | None:
+    """What q·k was multiplied by, where both stages were kept."""
+    if "raw" not in trace.stages or "scaled" not in trace.stages:
+        return None
+    backend = backend_of(trace.stages["raw"])
+    raw, scaled = (np.asarray(backend.numpy(trace.stages[name]), np.float64).reshape(-1) for name in ("raw", "scaled"))
+    place = int(np.abs(raw).argmax()) if raw.size else 0
+    return float(scaled[place] / raw[place]) if raw.size and raw[place] else None
+
+
+def _of_stages(stages: Any, layer: int, scale: float | None) -> RunRecord | None:
+    """Stages as a record: each leading index as a layer. None without weights, and for too many of them."""
+    weights: Array | None = stages.get("weights")
+    if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
+        return None
+    backend = backend_of(weights)
+    queries = numbered(int(weights.shape[-2]))
+    keys = queries if weights.shape[-1] == weights.shape[-2] else numbered(int(weights.shape[-1]))
+    sides = Sides(queries, keys)
+    text = f"attention of {len(queries)} queries and {len(keys)} keys"
+    return RunRecord("", text, sides, None, None, _heads(backend, stages, layer, scale, sides))
+
+
+def _heads(backend: Backend, stages: Any, layer: int, scale: float | None, sides: Sides) -> Iterator[HeadRecord]:
+    lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
+    for at, place in enumerate(np.ndindex(*lead)):
+        here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}
+        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), everything=True)
+        feed_whole(backend, made, here, None)
+        softcapped = "capped" in here and here["capped"] is not here.get("scaled")
+        known = scale is not None and not lead and not softcapped
+        yield from made.records(arithmetic(backend, here, scale or 1.0, None) if known else None)
