@@ -34,6 +34,8 @@ UNITS = {
     "mib": 2**20,
     "gib": 2**30,
 }
+LONGEST_SIZE = 20
+"""Digits of a size; more are no bytes of any machine."""
 LINES = 10_000
 """Lines of a plain table that are written at once."""
 FIGURES = (".svg", ".png", ".pdf")
@@ -135,7 +137,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
 def size(text: str, option: str) -> int:
     """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
-    if not found or found[2].lower() not in UNITS:
+    if not found or found[2].lower() not in UNITS or len(found[1]) > LONGEST_SIZE:
         raise UsageError(f"{option} is {text!r}", expected="a size such as 2GiB, 500MB or 1000000")
     return int(float(found[1]) * UNITS[found[2].lower()])
 

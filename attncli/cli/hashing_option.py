@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from attncli.cli.option import whole
 from attncli.cli.options import AttentionOptions
 from attncli.errors import UnsupportedError, UsageError
 
@@ -25,11 +26,7 @@ def parse(kind: str, seed: int) -> Reformer | None:
         return None
     name, colon, rest = kind.partition(":")
     numbers = rest.split(",") if colon else []
-    if (
-        name != "reformer"
-        or len(numbers) > 3
-        or not all(text.isdecimal() and 0 < int(text) <= LARGEST for text in numbers)
-    ):
+    if name != "reformer" or len(numbers) > 3 or not all(whole(text, LARGEST) for text in numbers):
         raise UsageError(f"--attention is {kind!r}", expected=FORM)
     found = Reformer(seed=seed)
     for field, text in zip(("buckets", "rounds", "chunk"), numbers, strict=False):

@@ -84,6 +84,14 @@ def number(
     )
 
 
+def whole(text: str, most: int = LARGEST) -> int | None:
+    """The whole number from 0 to `most` that a text writes; None for any other text, however long."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
+        return None
+    return found if (found := int(digits)) <= most else None
+
+
 def _each(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH = 80
 NARROWEST = 40
+WIDEST = 2000
 MOST_TOLD = 2000
 """Characters of one line of an error; names in a file may have any length."""
 
@@ -71,9 +72,10 @@ class Environment:
     @property
     def columns(self) -> int:
         """The width to print in: `COLUMNS`, the terminal's, or 80."""
-        told = self.variables.get("COLUMNS", "")
-        found = int(told) if told.isdigit() and int(told) > 0 else self.width or DEFAULT_WIDTH
-        return max(found, NARROWEST)
+        from attncli.cli.option import whole
+
+        found = whole(self.variables.get("COLUMNS", "")) or self.width or DEFAULT_WIDTH
+        return min(max(found, NARROWEST), WIDEST)
 
     def wants_color(self, choice: str) -> bool:
         """Whether to print colour for `--color` auto, always or never. Source: no-color.org."""

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attncli.cli.option import LARGEST, LARGEST_SEED, whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
 from attncli.errors import AttnError, InputError, LimitError, UsageError
@@ -102,9 +103,10 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | 
     found: set[int] = set()
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        low, high = whole(first), whole(last) if dash else whole(first)
+        if low is None or high is None:
             raise UsageError(f"--{what} {part.strip()!r} is no number or range", expected=_choice(what, count))
-        ends = (int(first), int(last) if dash else int(first))
+        ends = (low, high)
         if max(ends) >= count:
             raise InputError(f"there is no {what} {max(ends)}", expected=_choice(what, count))
         if ends[0] > ends[1]:
@@ -268,9 +270,10 @@ def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, Literal
         drawn = draw_seed()
         environment.note(f"seed drawn: {drawn} (repeat with --seed {drawn})")
         return drawn, "random"
-    if not told.isdecimal() or int(told) >= 2**63:
-        raise UsageError(f"--seed is {told!r}", expected="a whole number from 0, or 'random'")
-    return int(told), "seeded"
+    seed = whole(told, LARGEST_SEED)
+    if seed is None:
+        raise UsageError(f"--seed is {told!r}", expected=f"0 to {LARGEST_SEED}, or 'random'")
+    return seed, "seeded"
 
 
 def embeddings(asked: ModelOptions) -> NDArray | None:
@@ -315,9 +318,10 @@ def query_span(environment: Environment, tokens: Sequence[Token], reference: str
 def whole_numbers(text: str, option: str) -> list[int]:
     """Whole numbers from 0, apart by spaces or commas. Raises UsageError."""
     parts = text.replace(",", " ").split()
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"{option} is {text!r}", expected="whole numbers from 0, such as 5 3")
-    return [int(part) for part in parts]
+    found = [number for part in parts if (number := whole(part)) is not None]
+    if not parts or len(found) < len(parts):
+        raise UsageError(f"{option} is {text!r}", expected=f"whole numbers from 0 to {LARGEST:,}, such as 5 3")
+    return found
 
 
 def refuse_run(

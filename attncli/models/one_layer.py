@@ -110,7 +110,8 @@ def spec_of(settings: Settings) -> Spec:
 
 
 def _divisible(d_model: int, heads: int) -> str:
-    near = [n for n in range(1, d_model + 1) if d_model % n == 0]
+    low = [n for n in range(1, math.isqrt(d_model) + 1) if d_model % n == 0]
+    near = low + [d_model // n for n in low]
     return f"--num-heads {min(near, key=lambda n: (abs(n - heads), n))}"
 
 
@@ -135,8 +136,12 @@ def scale_number(scale: str, d_k: int, d_model: int) -> float:
             )
 
 
+LARGEST_BASE = 1e12
+"""Of rotary positions: beyond, float32 turns by nothing."""
+
+
 def _position(name: str, d_k: int) -> Position:
-    kind, _, theta = name.partition(":")
+    kind, colon, theta = name.partition(":")
     match kind:
         case "rope":
             if d_k % 2:
@@ -146,17 +151,17 @@ def _position(name: str, d_k: int) -> Position:
                     hint=f"--d-k {d_k + 1}",
                 )
             try:
-                base = float(theta) if theta else 10000.0
+                base = float(theta) if colon else 10000.0
             except ValueError:
                 base = math.nan
-            if not (math.isfinite(base) and base > 0):
+            if not 1 <= base <= LARGEST_BASE:
                 raise UsageError(
-                    f"rope's base is {theta!r}", expected="a positive number", hint="--position rope:10000"
+                    f"rope's base is {theta!r}", expected=f"1 to {LARGEST_BASE:,.0f}", hint="--position rope:10000"
                 )
             return Rope(d_k, base)
-        case "alibi" if not theta:
+        case "alibi" if not colon:
             return Alibi(symmetric=True)
-        case "none" | "sinusoidal" | "learned" if not theta:
+        case "none" | "sinusoidal" | "learned" if not colon:
             return None
         case _:
             raise UsageError(

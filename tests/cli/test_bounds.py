@@ -1,0 +1,150 @@
+"""Every number that a command takes, at its edges and far beyond: an answer or a refusal, within a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from asking import Answer, ask
+
+from attncli.cli.app import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+TEXT = "the cat sat"
+SECONDS = 1.0
+"""Of this process's own time: a busy machine makes nothing slower."""
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "find": (TEXT, "--from", "cat", "--to", "sat"),
+    "compare": (TEXT, "a dog sat"),
+    "cross": (TEXT, "a dog"),
+    "tensors": (str(ROOT / "sample_inputs" / "captured.npz"),),
+    "mask": ("lsh:2",),
+    "cost": (),
+    "explain softmax": ("1", "2"),
+    "explain scaling": (),
+    "explain metric": ("entropy",),
+    "weights init": ("{t}/new.npz",),
+    "weights show": (str(ROOT / "sample_inputs" / "mha.safetensors"),),
+    "weights convert": (str(ROOT / "sample_inputs" / "mha.safetensors"), "{t}/new.npz"),
+    "view": ("{t}/run.json",),
+    "models list": (),
+    "models show": ("minilm",),
+    "schema": (),
+}
+"""What each command is asked with, unless it is a text."""
+
+NUMBERS = (
+    "-1", "0", "1", "2", "3", "4097", "100000001", "999999999", "1000000000", "1000000001", "99999999999999999999",
+    "999999999999999999999999", "9" * 5000, "1.5", "1e400", "-1e-320", "nan", "inf", "-inf", "x", "٣", " ",
+)  # fmt: skip
+
+WRITTEN = {
+    "seed": ("-1", "1.5", str(2**63), "9" * 5000, "nan", "rand"),
+    "scale": ("0", "-1", "1e308", "1e-320", "1e400", "nan", "sqrt", "9" * 5000),
+    "position": ("rope:", "rope:0", "rope:-1", "rope:nan", "rope:1e400", "rope:1e-320", "rope:" + "9" * 5000, "rope"),
+    "mask": ("window:", "window:-1", "window:1000000000", "window:1000000001", "window:" + "9" * 5000, "lsh:0",
+             "lsh:1000000000", "lsh:4,1000000000", "dilated:1,0", "global:" + "9" * 30, "bigbird:1", "block:0",
+             "chunk:0", "prefix:1000000000", "bigbird:999999999,999999999,999999999"),
+    "attention": ("reformer:", "reformer:0", "reformer:1", "reformer:1000000", "reformer:2,1000000,1",
+                  "reformer:" + "9" * 5000),
+    "layer": ("-1", "1", "0-999999999999", "9" * 5000, "5-2", "nan", "0-" + "9" * 5000),
+    "head": ("-1", "1", "0-999999999999", "9" * 5000, "5-2", "nan"),
+    "max_memory": ("-1", "0", "1", "1e9", "9" * 5000, "9" * 400 + "GB", "1.5.5", "nan"),
+    "max_output": ("-1", "0", "1", "9" * 5000, "9" * 400 + "GB", "nan"),
+    "ids": ("-1", "2147483648", "9" * 5000, "1.5"),
+    "query": ("#-1", "#3", "#" + "9" * 5000, "#nan", "cat:0", "cat:" + "9" * 5000, "#0-" + "9" * 5000),
+    "start": ("#" + "9" * 5000, "cat:" + "9" * 5000),
+    "key_lengths": ("-1", "0", "9" * 5000, "1 2 3 4 5 6 7 8"),
+    "sort": ("entropy:", "entropy:up", ":asc"),
+    "html_budget": ("-1", "0", "9" * 5000),
+}  # fmt: skip
+"""Numbers inside words, by the option's name."""
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    for name in COMMANDS:
+        command = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+        for part, inner in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {'' if part == 'text' else part}".strip(), inner
+
+
+def asked() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Every option of every command that takes a number, and the values to try."""
+    for name, command in commands():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                kind = getattr(parameter.type, "name", "")
+                values = NUMBERS if kind in ("integer", "float") else WRITTEN.get(parameter.name, ())
+                if values:
+                    yield name, parameter.opts[0], values
+
+
+def numbers() -> list[tuple[str, Any]]:
+    return [
+        (f"{name} {parameter.opts[0]}", parameter)
+        for name, command in commands()
+        for parameter in command.params
+        if getattr(parameter.type, "name", "") in ("integer", "float")
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("bounds")
+    (made / "run.json").write_text(ask("run", TEXT, "--json").out)
+    return made
+
+
+def answered(command: str, *options: str, folder: Path, **variables: str) -> Answer:
+    """The answer, which came within a second and is no failure of ours."""
+    arguments = [part.replace("{t}", str(folder)) for part in ARGUMENTS.get(command, (TEXT,))]
+    line = [*command.split(), *arguments, *options]
+    begun = time.process_time()
+    found = ask(*line, **variables)
+    taken = time.process_time() - begun
+    shown = " ".join(line)[:200]
+    assert taken < SECONDS, f"attn {shown} took {taken:.1f} s"
+    assert found.code in (0, 2, 3, 4, 5) or "a weight differs" in found.err, (
+        f"attn {shown} ended with {found.code}: {found.err}"
+    )
+    assert "unexpected" not in found.err, f"attn {shown}: {found.err}"
+    assert found.code < 2 or (found.out == "" and len(found.err) < 4000), f"attn {shown}"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "values"), asked(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_number_at_its_edges_and_beyond(command: str, option: str, values: tuple[str, ...], folder: Path) -> None:
+    ask(*command.split(), "--help")  # what is imported once takes its time once
+    for value in values:
+        answered(command, f"{option}={value}", folder=folder)
+
+
+@pytest.mark.parametrize(("name", "parameter"), numbers(), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_number_states_its_range(name: str, parameter: Any) -> None:
+    assert " to " in parameter.help.rpartition("[")[2], f"the help of attn {name} states no range: {parameter.help}"
+
+
+@pytest.mark.parametrize("command", [name for name, _ in commands()])
+def test_an_option_without_its_value_is_misuse(command: str, folder: Path) -> None:
+    inner = dict(commands())[command]
+    for parameter in inner.params:
+        if parameter.param_type_name == "option" and not parameter.is_flag:
+            found = answered(command, f"{parameter.opts[0]}=", folder=folder)
+            assert found.code == 2, f"attn {command} {parameter.opts[0]}="
+
+
+@pytest.mark.parametrize(
+    "columns", ["", "0", "-1", "1", "79", "1000000000", "9" * 5000, "nan", "x", "²", "٣", " ", "1e9"]
+)
+def test_columns_of_any_content(columns: str, folder: Path) -> None:
+    for command in ("run", "heads", "mask", "cost", "explain scaling", "models list", "tensors", "view"):
+        assert answered(command, folder=folder, COLUMNS=columns).code == 0
+    assert ask("--help", COLUMNS=columns).code == ask("run", "--help", COLUMNS=columns).code == 0
