@@ -196,11 +196,12 @@ def _document(
 
     from attncli.analysis.heads import heads_document
     from attncli.analysis.run import Wanted, cost
-    from attncli.cli.progress import progress
+    from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
     from attncli.models.row_blocks import LONG, rows_for
     from attncli.render.encoding import NUMBER_BYTES
 
+    foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
     rows = rows_for(model.spec, len(tokens)) if len(tokens) > LONG and not wanted.whole else None
     expected = cost(
@@ -215,6 +216,7 @@ def _document(
         answer.refuse_over(
             expected.numbers // 2 * NUMBER_BYTES[model.backend.dtype], output, "--layer L, --head H or --show metrics"
         )
+    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)

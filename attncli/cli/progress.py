@@ -11,6 +11,10 @@ from attncli.cli.output import Environment
 PATIENCE = 1.0
 """Seconds before anything is said: what is done sooner needs no progress."""
 PAUSE = 0.2
+LONG_WORK = 10.0
+"""Estimated seconds from which on the cost is told before the work starts."""
+LONG_TEXT = 500_000
+"""Characters of a text that takes seconds to be cut into tokens."""
 
 
 @contextmanager
@@ -41,6 +45,19 @@ def progress(environment: Environment, what: str) -> Iterator[Callable[[float], 
         if said:
             environment.stderr.write("\r\x1b[K")
             environment.stderr.flush()
+
+
+def foretell_text(environment: Environment, characters: int) -> None:
+    """Say at once that a long text is long; how many tokens it has is not known yet."""
+    if characters >= LONG_TEXT:
+        environment.note(f"{characters:,} characters of text; they are cut into tokens first")
+
+
+def foretell_work(environment: Environment, tokens: int, seconds: float, hint: str) -> None:
+    """Say what long work will cost before it starts. seconds: estimated. hint: what would take less."""
+    if seconds >= LONG_WORK:
+        pairs = f"{tokens:,} tokens are {tokens * tokens:,} pairs for each head"
+        environment.note(f"{pairs}: about {_time(seconds)}; {hint} takes less, Ctrl-C ends it")
 
 
 def _time(seconds: float) -> str:

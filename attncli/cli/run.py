@@ -90,6 +90,8 @@ def run(
     page_output.check(page, output, lines=text.lines, others=[save])
     answer.check(output, environment, parts=PARTS, written={"--save": save, "--html": page.html})
     how = answer.view(output, environment, parts=PARTS)
+    if batch and not text.lines:
+        raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
     every = answer.stages(stages, output)
     if every and words:
         raise UsageError("--stages all goes with tokens, and --words merges them", expected="one or the other")
@@ -173,10 +175,11 @@ def _document(
 
     from attncli.analysis.run import cost, run_document
     from attncli.analysis.saved_tensors import Stored, metadata
-    from attncli.cli.progress import progress
+    from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.cli.resources import resources
     from attncli.render.encoding import NUMBER_BYTES
 
+    foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
     wanted, rows, tables = _plan(environment, model, text, tokens, which, output, asked)
     expected = cost(model, len(tokens), wanted, saved=asked.save is not None, rows=rows)
@@ -185,6 +188,7 @@ def _document(
     if output.json or output.ndjson or output.plain:
         answer.refuse_over(expected.numbers * NUMBER_BYTES[model.backend.dtype], output, hint)
     stored = Stored(model.backend) if asked.save is not None else None
+    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         see = None if stored is None else stored.add

@@ -75,6 +75,22 @@ def test_ctrl_c_while_the_program_starts(seed: int) -> None:
         assert process.returncode == 130 or out, "it ended before it was interrupted"
 
 
+@pytest.mark.parametrize("command", ["run", "heads"])
+def test_long_work_says_at_once_what_it_costs_and_ends_by_ctrl_c(command: str, tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("word and more " * 100_000)
+    process = start(attn(command, "--file", str(tmp_path / "long")))
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"1,400,000 characters of text; they are cut into tokens first\n"
+    told = process.stderr.readline().decode()
+    assert told.startswith("300,000 tokens are 90,000,000,000 pairs for each head: about "), told
+    assert " min " in told
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+    assert time.monotonic() - begun < 30
+
+
 def test_what_the_caller_ignores_is_ignored() -> None:
     program = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
