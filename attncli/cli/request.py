@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,18 +19,11 @@ if TYPE_CHECKING:
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
     from attncli.mechanism.mask import Mask
-    from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
     NDArray = np.ndarray[Any, Any]
 
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
-
-SOURCE = 200
-"""Characters of the text after `--source` that are told in every document."""
-
-ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
-"""Options that describe seeded or file weights; a checkpoint brings its own."""
 
 
 def texts(environment: Environment, asked: TextOptions) -> Iterator[Text]:
@@ -162,7 +154,9 @@ def model(
             "--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well"
         )
     if name is not None:
-        found = _checkpoint(environment, name, asked, attention, compute)
+        from attncli.cli.checkpoint_option import checkpoint
+
+        found = checkpoint(environment, name, asked, attention, compute)
     elif asked.weights is not None:
         from attncli.cli.weight_option import file_model
 
@@ -195,70 +189,12 @@ def model_name(
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
         return asked.model
+    from attncli.cli.checkpoint_option import out_of_place
+
     told = environment.variables.get("ATTN_MODEL")
-    if not told or _out_of_place(asked) or tokenizer is not None or attention.position not in (None, "none"):
+    if not told or out_of_place(asked) or tokenizer is not None or attention.position not in (None, "none"):
         return None
     return told
-
-
-def _out_of_place(asked: ModelOptions) -> list[str]:
-    """The options given that describe seeded or file weights."""
-    given = [
-        item.name for item in fields(asked) if item.name in ONE_LAYER_ONLY and getattr(asked, item.name) is not None
-    ]
-    given += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
-    return [f"--{name.replace('_', '-')}" for name in given]
-
-
-def _checkpoint(
-    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
-) -> Model:
-    from attncli.models.load import load
-
-    if told := " ".join(_out_of_place(asked)):
-        raise UsageError(
-            f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other"
-        )
-    if attention.position not in (None, "none"):
-        raise UsageError(
-            f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
-        )
-    loaded = load(
-        name,
-        backend=compute.backend,
-        device=compute.device,
-        dtype=compute.dtype,
-        ignore=tuple(asked.ignore_config or ()),
-        note=environment.notes,
-        variables=environment.variables,
-    )
-    if asked.source is not None:
-        loaded = loaded.decoder(asked.source)
-        read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"
-        said = (
-            f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
-        )
-        loaded = replace(loaded, warnings=(*loaded.warnings, said))
-    return replace(loaded, spec=changed(loaded.spec, attention))
-
-
-def changed(spec: Spec, attention: AttentionOptions) -> Spec:
-    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
-    if not attention.mask and attention.scale is None and attention.softcap is None:
-        return spec
-    from attncli.mechanism.mask import both
-    from attncli.models.one_layer import scale_number
-
-    extra = mask(attention.mask)
-    blocks = []
-    for block in spec.blocks:
-        layer = block.attention
-        scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
-        softcap = layer.softcap if attention.softcap is None else attention.softcap
-        blocks.append(
-            replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap))
-        )
-    return replace(spec, blocks=tuple(blocks))
 
 
 def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:

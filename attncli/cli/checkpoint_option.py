@@ -1,0 +1,82 @@
+"""`--model`: the checkpoint that the options describe, under another mask, scale or soft cap if they say so."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from attncli.cli import request
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.mechanism.spec import Spec
+    from attncli.models.model import Model
+
+SOURCE = 200
+"""Characters of the text after `--source` that are told in every document."""
+
+ONE_LAYER_ONLY = ("weights", "embeddings", "seed", "d_model", "num_heads", "d_k", "d_v", "bias", "output_projection")
+"""Options that describe seeded or file weights; a checkpoint brings its own."""
+
+
+def out_of_place(asked: ModelOptions) -> list[str]:
+    """The options given that describe seeded or file weights."""
+    given = [
+        item.name for item in fields(asked) if item.name in ONE_LAYER_ONLY and getattr(asked, item.name) is not None
+    ]
+    given += [name for name in ("residual", "layer_norm") if getattr(asked, name)]
+    return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def checkpoint(
+    environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
+) -> Model:
+    """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
+    from attncli.models.load import load
+
+    if told := " ".join(out_of_place(asked)):
+        raise UsageError(
+            f"{told} describes seeded weights, and --model {name} brings its own", expected="one or the other"
+        )
+    if attention.position not in (None, "none"):
+        raise UsageError(
+            f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
+        )
+    loaded = load(
+        name,
+        backend=compute.backend,
+        device=compute.device,
+        dtype=compute.dtype,
+        ignore=tuple(asked.ignore_config or ()),
+        note=environment.notes,
+        variables=environment.variables,
+    )
+    if asked.source is not None:
+        loaded = loaded.decoder(asked.source)
+        read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"
+        said = (
+            f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
+        )
+        loaded = replace(loaded, warnings=(*loaded.warnings, said))
+    return replace(loaded, spec=changed(loaded.spec, attention))
+
+
+def changed(spec: Spec, attention: AttentionOptions) -> Spec:
+    """A checkpoint's Spec under other masks (intersected with its own), scale or soft cap: a what-if."""
+    if not attention.mask and attention.scale is None and attention.softcap is None:
+        return spec
+    from attncli.mechanism.mask import both
+    from attncli.models.one_layer import scale_number
+
+    extra = request.mask(attention.mask)
+    blocks = []
+    for block in spec.blocks:
+        layer = block.attention
+        scale = layer.scale if attention.scale is None else scale_number(attention.scale, layer.head_dim, spec.d_model)
+        softcap = layer.softcap if attention.softcap is None else attention.softcap
+        blocks.append(
+            replace(block, attention=replace(layer, mask=both(layer.mask, extra), scale=scale, softcap=softcap))
+        )
+    return replace(spec, blocks=tuple(blocks))
