@@ -101,5 +101,7 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     if environment.verbose:
         from attncli.cli.resources import effort
 
+        for origin in environment.origins:
+            environment.note(origin)
         environment.note(effort(environment.models, environment.started))
     return ended if isinstance(ended, int) else ExitCode.OK

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from attncli.cli import completion
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, TEXT, number, option
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, number, option
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -30,11 +30,11 @@ WORDS = option("--words", help="Merge the pieces of a word: sum to it, mean from
 QUERY = option(
     "--query",
     help="Only this query: a token (it), its 2nd occurrence (the:2) or index (#7).",
-    panel=OUTPUT,
+    panel=LOOK,
     metavar="TOK",
 )
-LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="L")
-HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=MODEL, metavar="H")
+LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="L")
+HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="H")
 
 CHECKPOINT = option(
     "--model",

@@ -8,17 +8,31 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from attncli.cli.help_page import drawn
 from attncli.cli.offer import flat
+from attncli.cli.option import OUTPUT, PANELS
+from attncli.cli.output import Environment
 from attncli.errors import UsageError
+
+ALL = "--help-all"
+"""Lists also the options that are rarely wanted."""
 
 
 class GroupedCommand(TyperCommand):
     """A command whose help page lists its options by group, in plain text (Rich would cost half the start)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ALL in args[: args.index("--") if "--" in args else len(args)]:
+            for parameter in self.params:
+                parameter.hidden = False  # type: ignore[attr-defined]
+            typer.echo(self.get_help(ctx))
+            ctx.exit()
         if not ctx.resilient_parsing:
             self._refuse_empty(ctx, args)
+            self._take_settings(ctx)
         extra = super().parse_args(ctx, args)
+        if ctx.obj is not None and not ctx.resilient_parsing:
+            self._tell_origins(ctx)
         if extra and not ctx.resilient_parsing:
             from attncli.cli.usage_errors import too_many
 
@@ -36,20 +50,54 @@ class GroupedCommand(TyperCommand):
                     f"{parameter.opts[0]} is given no value", expected=f"{parameter.opts[0]} {metavar}, or without it"
                 )
 
+    def _take_settings(self, ctx: Any) -> None:
+        """What variables and the settings file say stands in for what the command line does not."""
+        if ctx.obj is not None:
+            # a model that does not go with the other options is left out in silence, by who reads those
+            ctx.default_map = {name: one.value for name, one in ctx.obj.settings.items() if name != "model"}
+
+    def _tell_origins(self, ctx: Any) -> None:
+        """For `--verbose`: where each value came from that can be set once for all commands."""
+        environment: Environment = ctx.obj
+        environment.lang = ctx.params.get("lang") or environment.lang
+        for parameter in self.params:
+            setting = environment.settings.get(parameter.name or "")
+            source = ctx.get_parameter_source(parameter.name)
+            if setting is not None and source is not None:
+                given = source.name == "COMMANDLINE"
+                origin = "the command line" if given else setting.origin
+                value = ctx.params[parameter.name] if given else setting.value
+                environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters by group, in the order of the help page."""
+        found = super().get_params(ctx)
+        for parameter in found:
+            if parameter.name == "help":
+                parameter.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
+        return sorted(found, key=lambda one: PANELS.index(panel) if (panel := _panel(one)) in PANELS else -1)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        rare = [one.opts[0] for one in self.params if getattr(one, "hidden", False)]
+        self.epilog = f"{ALL} also lists {', '.join(rare)}." if rare else None
+        if not drawn(self, ctx):
+            super().format_help(ctx, formatter)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                name = (
-                    "Arguments"
-                    if parameter.param_type_name == "argument"
-                    else getattr(parameter, "rich_help_panel", None) or "Options"
-                )
-                panels.setdefault(name, []).append(record)
-        for name in sorted(panels, key=lambda panel: panel not in ("Arguments", "Options")):
+                panels.setdefault(_panel(parameter), []).append(record)
+        for name, records in panels.items():
             with formatter.section(name):
-                formatter.write_dl(panels[name])
+                formatter.write_dl(records)
+
+
+def _panel(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    return getattr(parameter, "rich_help_panel", None) or "Options"
 
 
 def command_app(*functions: Callable[..., Any], help: str | None = None) -> typer.Typer:

@@ -10,8 +10,10 @@ import typer
 from attncli.cli.completion import Complete
 from attncli.errors import UsageError
 
-TEXT, MODEL, ATTENTION, COMPUTE, OUTPUT = "Text", "Model", "Attention", "Compute", "Output"
-ANALYSIS = "Analysis"
+LOOK, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention"
+ANALYSIS, COMPUTE, OUTPUT = "Analysis", "Compute", "Output"
+PANELS = (LOOK, TEXT, MODEL, ATTENTION, ANALYSIS, OUTPUT, COMPUTE)
+"""The groups of a help page, in the order of use."""
 
 LARGEST = 1_000_000_000
 """The most of anything that can be asked for; memory refuses long before."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from attncli.cli.streams import Listener, standard_output, write_all
 from attncli.errors import AttnError
 
 if TYPE_CHECKING:
+    from attncli.cli.settings import Setting
     from attncli.models.model import Model
     from attncli.render.lines import Lines
     from attncli.render.view import View
@@ -46,6 +49,7 @@ class Environment:
     verbose: bool = False
     lang: str = "en"
     machine: bool = False  # a machine reads the answer: errors are told as JSON
+    origins: list[str] = field(default_factory=list)  # where values came from, for --verbose
     stopped: int | None = None  # the signal that ended the command
     started: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
@@ -61,13 +65,20 @@ class Environment:
             stdout=standard_output(),
             stderr=cast(IO[str], Listener(sys.stderr)) if sys.stderr is not None else open(os.devnull, "w"),  # noqa: PTH123
             variables=os.environ,
-            stdin_is_terminal=sys.stdin is None or sys.stdin.isatty(),
+            stdin_is_terminal=sys.stdin is None or sys.stdin.isatty() or _is_null_device(sys.stdin),
             stdout_is_terminal=out_is_terminal,
             stderr_is_terminal=sys.stderr is not None and sys.stderr.isatty(),
             width=width,
             height=height,
             debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
         )
+
+    @cached_property
+    def settings(self) -> dict[str, Setting]:
+        """What variables and the settings file say. Raises UsageError for what cannot be."""
+        from attncli.cli.settings import settings
+
+        return settings(self.variables)
 
     @property
     def columns(self) -> int:
@@ -155,6 +166,15 @@ def _cut(text: str) -> str:
     """The text without the middle of what is too long to be read."""
     half = MOST_TOLD // 2
     return text if len(text) <= MOST_TOLD else f"{text[:half]} … {text[-half:]}"
+
+
+def _is_null_device(stream: TextIO) -> bool:
+    """Whether this is what `os.devnull` names: programs are started with it where nobody types anything."""
+    try:
+        given, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISCHR(given.st_mode) and given.st_rdev == null.st_rdev
 
 
 def _terminal_size() -> tuple[int | None, int | None]:

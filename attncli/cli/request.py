@@ -191,7 +191,8 @@ def model_name(
         return asked.model
     from attncli.cli.checkpoint_option import out_of_place
 
-    told = environment.variables.get("ATTN_MODEL")
+    setting = environment.settings.get("model")
+    told = None if setting is None else str(setting.value)
     if not told or out_of_place(asked) or tokenizer is not None or attention.position not in (None, "none"):
         return None
     return told

@@ -1,0 +1,131 @@
+"""What people would repeat on every command line: a small TOML file, and variables, which go before it.
+
+model = "minilm"
+lang = "zh"
+color = "always"
+precision = 3
+scale-colors = "log"
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attncli.cli import declarations as the
+from attncli.errors import UsageError
+
+DECLARED: dict[str, tuple[type, Any]] = {
+    "model": (str, the.CHECKPOINT),
+    "lang": (str, the.LANG),
+    "color": (str, the.COLOR),
+    "precision": (int, the.PRECISION),
+    "scale_colors": (str, the.SCALE_COLORS),
+}
+"""What can be set, by the option's name: the type of its value, and the option's declaration, which checks it."""
+
+LARGEST = 100_000
+"""Bytes of a settings file."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value, and where it was set: a variable's name, or a file and its line."""
+
+    value: str | int
+    origin: str
+
+
+def settings(variables: Mapping[str, str]) -> dict[str, Setting]:
+    """Everything that is set, by the option's name; variables go before the file. Raises UsageError naming the variable
+    or the line of what cannot be."""
+    found = _of_file(variables)
+    for name, (kind, declared) in DECLARED.items():
+        variable = f"ATTN_{name.upper()}"
+        told = variables.get(variable, "")
+        if told:
+            found[name] = Setting(
+                _checked(name, _number(told) if kind is int else told, kind, declared, variable), variable
+            )
+    return found
+
+
+def settings_file(variables: Mapping[str, str]) -> Path | None:
+    """Where the file is looked for: `ATTN_CONFIG`, else the platform's folder; None where there is none."""
+    if told := variables.get("ATTN_CONFIG"):
+        return Path(told)
+    home = variables.get("HOME") or variables.get("USERPROFILE")
+    if sys.platform == "win32" and variables.get("APPDATA"):
+        return Path(variables["APPDATA"]) / "attn" / "config.toml"
+    if variables.get("XDG_CONFIG_HOME"):
+        return Path(variables["XDG_CONFIG_HOME"]) / "attn" / "config.toml"
+    if not home:
+        return None
+    folder = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    return Path(home) / folder / "attn" / "config.toml"
+
+
+def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
+    path = settings_file(variables)
+    try:
+        if path is None or (not path.is_file() and "ATTN_CONFIG" not in variables):
+            return {}
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read the settings: {reason}", where=str(path), expected="a TOML file") from error
+    if len(raw) > LARGEST:
+        raise UsageError(f"the settings are longer than {LARGEST:,} bytes", where=str(path), expected="a few lines")
+    import tomllib
+
+    try:
+        text = raw.decode()
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = re.search(r"at line (\d+)", str(error))
+        line = where[1] if where else "1"
+        raise UsageError(
+            f"the settings are no TOML: {str(error).partition(' (at')[0]}",
+            where=f"{path}:{line}",
+            expected="key = value",
+        ) from error
+    found = {}
+    for key, value in table.items():
+        name, where_set = key.replace("-", "_"), f"{path}:{_line(text, key)}"
+        if name not in DECLARED:
+            known = ", ".join(one.replace("_", "-") for one in DECLARED)
+            raise UsageError(f"the settings have no key {key!r}", where=where_set, expected=known)
+        found[name] = Setting(_checked(name, value, *DECLARED[name], where_set), where_set)
+    return found
+
+
+def _line(text: str, key: str) -> int:
+    """The line that sets a key, from 1."""
+    begins = re.compile(rf"""\s*\[*\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if begins.match(line)), 1)
+
+
+def _number(told: str) -> int | str:
+    from attncli.cli.option import whole
+
+    number = whole(told)
+    return told if number is None else number
+
+
+def _checked(name: str, value: object, kind: type, declared: Any, where: str) -> str | int:
+    if type(value) is not kind or value == "":
+        expected = "a whole number" if kind is int else "a word in quotes"
+        raise UsageError(f"{name.replace('_', '-')} is {value!r}", where=where, expected=expected)
+    if declared.callback is not None:
+        try:
+            declared.callback(value)
+        except UsageError as error:
+            error.where = where
+            raise
+    assert isinstance(value, str | int)
+    return value
