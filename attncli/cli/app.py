@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+from attncli.cli.help_page import drawn
 
 COMMANDS = {
     "run": "Run attention on a text: tables, shape trace, strongest links.",
@@ -60,15 +62,64 @@ class LazyCommands(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
+GROUPS = {
+    "Look at a text": ("run", "heads", "explain", "find", "tokens", "explore"),
+    "See what matters": ("ablate", "logits", "patch", "compare"),
+    "Other inputs": ("cross", "tensors", "scan"),
+    "Masks and cost": ("mask", "cost"),
+    "Models and files": ("models", "weights", "view", "schema", "guide"),
+}
+"""The subcommands by what one wants, as help lists them."""
+TRY = 'Try: attn run "The animal didn\'t cross the street because it was too tired"'
+
+
 class LazyGroup(TyperGroup):
     """A group that lists its commands without importing them."""
+
+    listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if not self.listing:
+            return super().get_command(ctx, cmd_name)
+        listed = TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+        listed.rich_help_panel = group_of(cmd_name)
+        return listed
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            typer.echo(short_page())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.listing = True
+        if not drawn(self, ctx):
+            super().format_help(ctx, formatter)
+        self.listing = False
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for group in dict.fromkeys(map(group_of, COMMANDS)):
+            with formatter.section(group):
+                formatter.write_dl([(name, does) for name, does in COMMANDS.items() if group_of(name) == group])
+
+
+def group_of(name: str) -> str:
+    """What one wants who asks for this subcommand."""
+    return next((group for group, names in GROUPS.items() if name in names), "More")
+
+
+def short_page() -> str:
+    """What `attn` alone says, on less than a screen."""
+    groups: dict[str, list[str]] = {}
+    for name in COMMANDS:
+        groups.setdefault(group_of(name), []).append(name)
+    width = max(map(len, groups))
+    listed = "\n".join(f"  {group:{width}}  {' '.join(names)}" for group, names in groups.items())
+    told = "attn: inspect attention on text, step by step."
+    return f"{told}\n\n{listed}\n\nattn --help says what each does, attn COMMAND --help how.\n{TRY}"
 
 
 def _version(asked: bool) -> None:
@@ -98,7 +149,6 @@ def command() -> TyperGroup:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        no_args_is_help=True,
     )
     app.callback()(attn)
     group = typer.main.get_command(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import typer
 
 from attncli.errors import AttnError
+
+TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 Complete = Callable[[typer.Context, str], Iterable[str]]
 
@@ -74,13 +77,14 @@ def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
     """The beginnings, up to a full stop, of the names of the tensors in the file that was named before."""
-    file = ctx.params.get("file")
-    if file is None:
-        return []
+    del ctx
     from attncli.inputs.tensors import tensor_index
 
+    # an option that still lacks its value keeps Typer from reading the arguments before it
+    words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
+    file = next((word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None)
     try:
-        names = [info.name for info in tensor_index(Path(str(file)))]
+        names = [] if file is None else [info.name for info in tensor_index(Path(file))]
     except AttnError:
         return []
     at = len(incomplete)
@@ -103,6 +107,4 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
 
 
 def _variables(ctx: typer.Context) -> dict[str, str]:
-    import os
-
     return dict(getattr(ctx.obj, "variables", None) or os.environ)

@@ -88,6 +88,8 @@ class TextOrTopic(TyperGroup):
     name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:
+            return super().parse_args(ctx, args)  # a shell asks for the topics
         named = bool(args) and args[0] in explain_topics.TOPICS
         meant = None if named or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
         if meant is not None:

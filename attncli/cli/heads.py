@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import completion, page_output, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
-from attncli.cli import page_output, request
 from attncli.cli.options import (
     OUTPUT,
     AttentionOptions,
@@ -48,6 +48,7 @@ class HeadsOptions:
             "--metric",
             help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
             panel=ANALYSIS,
+            complete=completion.metrics,
             metavar="NAME",
         ),
     ] = None

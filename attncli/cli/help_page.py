@@ -15,13 +15,14 @@ def drawn(command: Any, ctx: Any) -> bool:
         return False
     if environment.variables.get("TERM") == "dumb":
         return False
+    from rich.markup import escape
     from typer import rich_utils
 
     rich_utils.MAX_WIDTH = environment.columns
     rich_utils.FORCE_TERMINAL = True
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
     rich_utils.COLOR_SYSTEM = ("truecolor" if deep else "256") if environment.wants_color("auto") else None
-    # no markup: "[default: 64]" is meant as it stands
-    plain: Any = None
-    rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode=plain)
+    for one in (command, *command.params):  # "[default: 64]" is meant as it stands
+        one.help = escape(one.help) if getattr(one, "help", None) else None
+    rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
     return True

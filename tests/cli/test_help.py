@@ -1,0 +1,111 @@
+"""Help: by groups in the order of use, drawn at a terminal, plain elsewhere; what a shell completes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from asking import ask
+from processes import attn, finish
+
+from attncli.cli.app import COMMANDS, GROUPS, group_of
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+BORDERS = "╭│╰"
+
+
+def completed(*words: str, **variables: str) -> list[str]:
+    """What bash is offered for the last of the words."""
+    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["attn", *words]), "COMP_CWORD": str(len(words))}
+    return finish(attn(), {**line, **variables}).stdout.split()
+
+
+def test_bare_attn_fits_a_screen_and_groups_its_commands() -> None:
+    found = ask()
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].startswith("Try: attn run")
+    assert all(re.search(rf"\b{name}\b", found.out) for name in COMMANDS)
+
+
+def test_every_command_is_in_a_group() -> None:
+    assert {name: group_of(name) for name in COMMANDS if group_of(name) not in GROUPS} == {}
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("page", [("--help",), ("run", "--help"), ("heads", "--help"), ("weights", "init", "--help")])
+def test_help_is_drawn_at_the_terminals_width(page: tuple[str, ...], width: int) -> None:
+    drawn = ask(*page, terminal=True, width=width).out
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", drawn)
+    assert "\x1b[" in drawn
+    assert all(border in plain for border in BORDERS)
+    assert max(map(len, plain.splitlines())) == width
+    assert ask(*page, terminal=True, width=width, NO_COLOR="1").out.count("\x1b[3") == 0
+    for elsewhere in (ask(*page), ask(*page, terminal=True, LANG="C"), ask(*page, terminal=True, TERM="dumb")):
+        assert not any(border in elsewhere.out for border in BORDERS)
+
+
+def test_what_help_says_in_brackets_is_drawn_as_it_stands() -> None:
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", ask("run", "--help", terminal=True, width=200).out)
+    for told in ("[default: 64]", "[1 to 1,000,000,000]", "reformer[:BUCKETS[,ROUNDS[,CHUNK]]]"):
+        assert told in plain
+
+
+def test_groups_come_in_the_order_of_use() -> None:
+    page = ask("run", "--help").out
+    places = [
+        page.index(f"\n{group}:\n") for group in ("What to look at", "Text", "Model", "Attention", "Output", "Compute")
+    ]
+    assert places == sorted(places)
+    assert places[0] < page.index("\n  --query") < places[1]
+
+
+def test_rare_options_are_listed_when_all_are_asked_for() -> None:
+    short, whole = ask("run", "--help").out, ask("run", "--help-all").out
+    assert "--max-output SIZE" not in short
+    assert "--max-output SIZE" in whole
+    assert "--help-all also lists" in short
+    assert "--help-all also lists" not in whole
+    assert len(whole) > len(short)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("run", "--mask", "ca"), ["causal"]),
+        (("run", "--tokenizer", "w"), ["word", "whitespace"]),
+        (("run", "--scale", "sqrt"), ["sqrt-dk", "sqrt-dmodel"]),
+        (("run", "--model", "mini"), ["minilm"]),
+        (("run", "--show", "weights,sc"), ["weights,scores"]),
+        (("heads", "--metric", "ent"), ["entropy"]),
+        (("explain", "sof"), ["softmax"]),
+        (("weights", "show", str(SAMPLES / "mha.safetensors"), "--prefix", "in"), ["in_proj_bias", "in_proj_weight"]),
+        (("he",), ["heads"]),
+    ],
+)
+def test_values_are_completed(words: tuple[str, ...], offered: list[str]) -> None:
+    assert set(offered) <= set(completed(*words)), completed(*words)
+
+
+def test_completion_loads_neither_rich_nor_torch() -> None:
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: sys.stderr.write(str(sorted({'torch', 'rich.console'} & set(sys.modules)))))\n"
+        "from attncli.__main__ import main\nsys.exit(main())"
+    )
+    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn run --mask ca", "COMP_CWORD": "3"}
+    done = finish([sys.executable, "-c", program], line)
+    assert (done.stdout.split(), done.stderr) == (["causal"], "[]")
+
+
+def test_no_text_and_the_null_device_mean_the_sample() -> None:
+    done = finish(attn("heads", "--num-heads", "8", "--brief"))
+    assert done.returncode == 0
+    assert done.stderr.startswith("no text given; using the sample")
+    assert finish(attn("heads"), given=b"").returncode == 3
+    with (SAMPLES.parent / "attncli" / "py.typed").open("rb") as empty:
+        assert finish(attn("heads"), stdin=empty).returncode == 3

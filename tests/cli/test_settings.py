@@ -1,0 +1,83 @@
+"""Settings: option before variable before file before default; what is wrong names its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from asking import ask
+
+
+def written(folder: Path, text: str) -> str:
+    (folder / "config.toml").write_text(text)
+    return str(folder / "config.toml")
+
+
+def digits(out: str) -> int:
+    """Digits after the point in the table of weights."""
+    return len(out.split(".", 1)[1].split()[0].rstrip("*"))
+
+
+def test_option_before_variable_before_file_before_default(tmp_path: Path) -> None:
+    question = ("run", "a b", "--show", "weights", "--ascii")
+    config = written(tmp_path, "precision = 5\n")
+    assert digits(ask(*question).out) == 2
+    assert digits(ask(*question, ATTN_CONFIG=config).out) == 5
+    assert digits(ask(*question, ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 4
+    assert digits(ask(*question, "--precision", "3", ATTN_CONFIG=config, ATTN_PRECISION="4").out) == 3
+
+
+def test_the_file_is_found_by_the_platforms_rule(tmp_path: Path) -> None:
+    (tmp_path / "attn").mkdir()
+    written(tmp_path / "attn", "precision = 6\n")
+    assert digits(ask("run", "a b", "--show", "weights", "--ascii", XDG_CONFIG_HOME=str(tmp_path)).out) == 6
+    assert ask("run", "a b", XDG_CONFIG_HOME=str(tmp_path / "none")).code == 0
+    assert ask("run", "a b", ATTN_CONFIG=str(tmp_path / "none")).code == 2, "a file that is named is there"
+
+
+WRONG = [
+    ("precision = 3\ncolr = 'x'\n", ":2", "no key 'colr'"),
+    ("\n\nprecision = 'much'\n", ":3", "precision"),
+    ("precision = 18\n", ":1", "--precision is 18"),
+    ("precision = true\n", ":1", "precision"),
+    ("lang = 'fr'\n", ":1", "--lang is 'fr'"),
+    ("lang = ''\n", ":1", "lang"),
+    ("model = 'x'\nlang = = 'en'\n", ":2", "no TOML"),
+    ("[color]\nx = 1\n", ":1", "color"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "says"), WRONG)
+def test_what_cannot_be_names_its_line(text: str, line: str, says: str, tmp_path: Path) -> None:
+    config = written(tmp_path, text)
+    found = ask("run", "a b", ATTN_CONFIG=config)
+    assert (found.code, found.out) == (2, "")
+    assert f"where: {config}{line}\n" in found.err
+    assert says in found.err
+
+
+def test_a_variable_that_cannot_be_is_named() -> None:
+    for name, value in (("ATTN_PRECISION", "x"), ("ATTN_COLOR", "blue"), ("ATTN_LANG", "fr")):
+        found = ask("run", "a b", **{name: value})
+        assert (found.code, name in found.err) == (2, True), found.err
+
+
+def test_verbose_says_where_a_value_came_from(tmp_path: Path) -> None:
+    config = written(tmp_path, "precision = 5\ncolor = 'never'\n")
+    told = ask("run", "a b", "--verbose", "--color", "always", ATTN_CONFIG=config, ATTN_LANG="en").err
+    assert f"--precision 5: from {config}:1\n" in told
+    assert "--color always: from the command line\n" in told
+    assert "--lang en: from ATTN_LANG\n" in told
+
+
+def test_json_does_not_depend_on_settings(tmp_path: Path) -> None:
+    config = written(tmp_path, "precision = 5\ncolor = 'always'\nlang = 'zh'\nscale-colors = 'log'\n")
+    for question in (("run", "a b"), ("heads", "a b"), ("explain", "a b"), ("mask", "causal"), ("cost",)):
+        assert ask(*question, "--json").out == ask(*question, "--json", ATTN_CONFIG=config).out
+
+
+def test_a_model_that_does_not_apply_is_silent(tmp_path: Path) -> None:
+    config = written(tmp_path, "model = 'no-such-model'\n")
+    assert ask("run", "a b", "--seed", "3", ATTN_CONFIG=config).code == 0
+    assert "no-such-model" in ask("run", "a b", ATTN_CONFIG=config).err
+    assert ask("mask", "causal", ATTN_CONFIG=config).code == 0
