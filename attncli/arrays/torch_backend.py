@@ -133,6 +133,25 @@ class TorchBackend:
         return -logs.sum(-1)
 
 
+def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a torch file by name, their numbers mapped into memory where the file's format allows it.
+
+    bfloat16 comes as NumPy's own. Read and refused as `read_state_dict`, but for the limit.
+    """
+    with open(path, "rb") as stream:  # noqa: PTH123 - a few bytes
+        zipped = stream.read(2) == b"PK"
+    return {name: _mapped(name, tensor, path) for name, tensor in _state_dict(path, mmap=zipped).items()}
+
+
+def _mapped(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:
+    if tensor.dtype != torch.bfloat16 or tensor.layout != torch.strided:
+        return _dense(name, tensor, path)
+    from ml_dtypes import bfloat16
+
+    found: np.ndarray[Any, Any] = tensor.detach().contiguous().view(torch.int16).numpy().view(bfloat16)
+    return found
+
+
 def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]:
     """The tensors of a torch `state_dict` file (.pt, .pth), as NumPy arrays by name.
 
@@ -141,10 +160,20 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
     data types that are not plain numbers, LimitError for tensors of more than `limit` bytes in all (a small file
     can repeat one number without end).
     """
+    found = _state_dict(path)
+    total = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+    if total > limit:
+        raise LimitError(
+            f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes"
+        )
+    return {name: _dense(name, tensor, path) for name, tensor in found.items()}
+
+
+def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch raises many kinds for damaged or hostile files
         raise InputError(
             "this file is not a plain torch state_dict",
@@ -158,12 +187,7 @@ def read_state_dict(path: str, limit: int) -> Mapping[str, np.ndarray[Any, Any]]
             where=path,
             expected="a state_dict: names to tensors",
         )
-    total = sum(tensor.numel() * tensor.element_size() for tensor in found.values())
-    if total > limit:
-        raise LimitError(
-            f"the tensors of this file take {total:,} bytes", where=path, expected=f"at most {limit:,} bytes"
-        )
-    return {name: _dense(name, tensor, path) for name, tensor in found.items()}
+    return found
 
 
 def _dense(name: str, tensor: Tensor, path: str) -> np.ndarray[Any, Any]:

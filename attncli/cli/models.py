@@ -68,6 +68,7 @@ def show(
     from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
+    from attncli.models.container import text_model
     from attncli.models.load import read_spec
     from attncli.render.screens.model import model_rows, model_screen
 
@@ -78,10 +79,11 @@ def show(
     text = None if estimate is None else _given(environment, estimate)
     found = _located(environment, model, ignore_config, weights=False)
     with Checkpoint.open(found.folder, found.tensors) as checkpoint:
+        checkpoint = text_model(checkpoint)
         spec, family, warnings = read_spec(checkpoint, tuple(ignore_config or ()))
         binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
         told = None if text is None else _estimated(found, checkpoint, spec, binding, text, layer, dtype or "float32")
-        document = model_document(found, checkpoint, spec, estimate=told, warnings=warnings)
+        document = model_document(found, checkpoint, spec, estimate=told, warnings=(*checkpoint.notes, *warnings))
     answer.give(iter([document]), model_screen, model_rows, output, environment, how)
 
 

@@ -16,7 +16,7 @@ from attncli.inputs.dtypes import named
 from attncli.inputs.file_opening import is_there
 from attncli.inputs.positioned_file import PositionedFile
 from attncli.inputs.read_ahead import WORTH_A_THREAD, Pieces, ReadAhead, Stretch
-from attncli.inputs.shards import TensorInfo, find_tensors, guarded, no_tensor
+from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
 from attncli.inputs.widening import all_finite, convert
 
@@ -36,12 +36,14 @@ class Checkpoint:
     """A model's files: `config`, the tensors by name, and the tokenizer's. Made by `open`; opening reads no weights.
 
     folder: with all links followed. config: `config.json` as it stands. bytes_read: bytes of tensor data read so far.
+    notes: what a user must know of how the files are read.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo]) -> None:
         self.folder = folder
         self.config = config
         self.bytes_read = 0
+        self.notes: tuple[str, ...] = ()
         self._tensors = tensors
         self._files: dict[Path, PositionedFile] = {}
         self._plan: ReadAhead | None = None
@@ -52,10 +54,15 @@ class Checkpoint:
         """Read `config.json` and the headers of the weight files.
 
         tensors: where they lie, where that is known and the files are not there.
-        Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are not
-        safetensors.
+        Raises as `described`, InputError for missing or malformed weights, UnsupportedError for weights that are
+        neither safetensors nor torch's own files.
         """
         found = cls.described(folder)
+        if tensors is None and not any(is_there(guarded(found.folder, name)) for name in (SINGLE, INDEX)):
+            from attncli.inputs.torch_checkpoint import is_pickled, open_pickled
+
+            if is_pickled(found.folder):
+                return open_pickled(found.folder, found.config)
         found._tensors = find_tensors(found.folder) if tensors is None else dict(tensors)
         return found
 
@@ -78,6 +85,10 @@ class Checkpoint:
                     f"these weights are quantised ({_method(config[key])})", where=str(folder), expected="float weights"
                 )
         return cls(real, config, {})
+
+    def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
+        """A part of the checkpoint under a config of its own. names: the tensors' new names, each with the one here."""
+        return Checkpoint(self.folder, config, {new: self.info(old) for new, old in names.items()})
 
     def names(self) -> Mapping[str, TensorInfo]:
         """Every tensor by name, in file order."""

@@ -20,6 +20,7 @@ from attncli.models.bind import bind
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.config import settle, without
+from attncli.models.container import text_model
 from attncli.models.ends import ends
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Family
@@ -65,7 +66,8 @@ def load(
     found = locate(
         str(name_or_dir), variables=variables, fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore))
     )
-    checkpoint = Checkpoint.open(found.folder)
+    whole = Checkpoint.open(found.folder)
+    checkpoint = text_model(whole)
     unknown = foreign_family(checkpoint)
     if unknown is not None:
         from attncli.models.transformers_engine import load_foreign
@@ -86,9 +88,9 @@ def load(
         _tokenizer(checkpoint),
         chosen,
         Identity("checkpoint", name=found.name, family=spec.family),
-        warnings=warnings,
+        warnings=(*checkpoint.notes, *warnings),
         other=None if spec.decoder is None or other is None else CheckpointStore(spec.decoder, checkpoint, other),
-        ends=ends(checkpoint),
+        ends=ends(whole),
     )
 
 

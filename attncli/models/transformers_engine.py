@@ -217,7 +217,7 @@ def load_foreign(
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(WARNING, *idle(spec)),
+        warnings=(*checkpoint.notes, WARNING, *idle(spec)),
         theirs=theirs,
         layers=layers,
         attending=attending,

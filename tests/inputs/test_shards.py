@@ -125,7 +125,8 @@ def test_pipes_and_folders_are_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "says"),
     [
-        ("pytorch_model.bin", UnsupportedError, "save_pretrained"),
+        ("pytorch_model.bin", InputError, "state_dict"),
+        ("flax_model.msgpack", UnsupportedError, "save_pretrained"),
         ("model.gguf", UnsupportedError, "gguf"),
         ("tf_model.h5", UnsupportedError, "h5"),
         ("adapter_model.safetensors", UnsupportedError, "adapter"),

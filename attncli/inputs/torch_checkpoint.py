@@ -1,0 +1,136 @@
+"""Checkpoints of before safetensors: `pytorch_model.bin`, or its shards, read through torch.
+
+These files are pickles. torch's restricted unpickler (`weights_only=True`) rebuilds tensors and plain containers and
+calls nothing that a file names. Files of torch's zip format are mapped into memory and read as their tensors are asked
+for; a mapped file that shrinks meanwhile ends the process. Older files are read whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import torch_is_installed
+from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.archive import check_torch_zip
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.dtypes import named
+from attncli.inputs.file_opening import is_there, open_regular
+from attncli.inputs.positioned_file import LARGEST_FILE
+from attncli.inputs.shards import INDEX_LIMIT, TensorInfo, guarded
+from attncli.inputs.strict_json import read_object
+from attncli.inputs.widening import convert
+
+Array = np.ndarray[Any, Any]
+WHOLE = "pytorch_model.bin"
+INDEX = "pytorch_model.bin.index.json"
+PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
+"""What an index may name."""
+
+NOTE = (
+    "the weights are pickled (pytorch_model.bin): torch reads them with weights_only, which makes tensors and plain "
+    "containers and runs nothing that the file names"
+)
+
+
+class TorchCheckpoint(Checkpoint):
+    """A `Checkpoint` whose tensors torch has mapped; they are in no order that reading ahead could use."""
+
+    def __init__(
+        self, folder: Path, config: dict[str, Any], tensors: dict[str, TensorInfo], arrays: dict[str, Array]
+    ) -> None:
+        super().__init__(folder, config, tensors)
+        self.notes = (NOTE,)
+        self._arrays = arrays
+
+    def part(self, names: Mapping[str, str], config: dict[str, Any]) -> Checkpoint:
+        """As `Checkpoint.part`."""
+        arrays = {new: self._arrays[old] for new, old in names.items()}
+        return TorchCheckpoint(self.folder, config, {new: self.info(old) for new, old in names.items()}, arrays)
+
+    def read(self, name: str, dtype: str | None = None) -> Array:
+        """As `Checkpoint.read`."""
+        return self._copied(name, self.info(name), self._arrays[name], dtype)
+
+    def read_rows(self, name: str, rows: Sequence[int], dtype: str | None = None) -> Array:
+        """As `Checkpoint.read_rows`."""
+        info = self.info(name)
+        for row in rows:
+            self._check_rows(name, info, row, row + 1)
+        return self._copied(name, info, self._arrays[name][np.asarray(rows, np.int64)], dtype)
+
+    def ahead(self, names: Sequence[str]) -> None:
+        """Nothing to prepare: the system reads what is looked at."""
+
+    def _copied(self, name: str, info: TensorInfo, stored: Array, dtype: str | None) -> Array:
+        found = np.empty(stored.shape, stored.dtype if dtype is None else named(dtype))
+        if not convert(stored.reshape(-1), found.reshape(-1)):
+            raise InputError(
+                f"tensor {name!r} holds numbers that are not finite in {found.dtype.name}",
+                where=str(info.file),
+                expected="finite weights",
+            )
+        self.bytes_read += stored.nbytes
+        return found
+
+
+def is_pickled(folder: Path) -> bool:
+    """Whether a folder's weights are pickled files of torch."""
+    return any(is_there(guarded(folder, name)) for name in (WHOLE, INDEX))
+
+
+def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
+    """The checkpoint of a folder for which `is_pickled` holds; no tensor is read yet, but of files of the older format.
+
+    Raises InputError for a missing shard, a tensor in two, or content that is no plain state_dict; UnsupportedError
+    without torch.
+    """
+    if not torch_is_installed():
+        raise UnsupportedError(
+            f"{WHOLE} is read with torch, which is not installed", where=str(folder), hint="pip install torch"
+        )
+    from attncli.arrays.torch_backend import map_state_dict
+
+    tensors: dict[str, TensorInfo] = {}
+    arrays: dict[str, Array] = {}
+    for path in _files(folder):
+        stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
+        with stream:
+            check_torch_zip(stream, str(path), LARGEST_FILE)
+        mapped = map_state_dict(str(path))
+        ends = list(accumulate((array.nbytes for array in mapped.values()), initial=0))
+        for (name, array), start, stop in zip(mapped.items(), ends, ends[1:], strict=False):
+            if name in tensors:
+                raise InputError(f"tensor {name!r} is in two shards", where=str(folder), expected="each tensor once")
+            tensors[name] = TensorInfo(array.dtype.name, array.shape, path, start, stop)
+            arrays[name] = array
+    return TorchCheckpoint(folder, config, tensors, arrays)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if is_there(guarded(folder, WHOLE)):
+        yield guarded(folder, WHOLE)
+        return
+    index = guarded(folder, INDEX)
+    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
+    names = set(places.values()) if isinstance(places, dict) and all(map(_plain, places.values())) else set()
+    if not names:
+        raise InputError(
+            "this index does not say which files hold the tensors",
+            where=str(index),
+            expected="a weight_map: tensor names, each with the plain name of a .bin file beside it",
+        )
+    for name in sorted(names):
+        path = guarded(folder, name)
+        if not is_there(path):
+            raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {INDEX}")
+        yield path
+
+
+def _plain(name: object) -> bool:
+    return isinstance(name, str) and PLAIN_NAME.fullmatch(name) is not None

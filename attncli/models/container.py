@@ -1,0 +1,77 @@
+"""Models of text and images, of which the text model is what reads text: its config and its tensors by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attncli.errors import AttnError
+from attncli.inputs.checkpoint import Checkpoint
+from attncli.models import transformers_library as library
+from attncli.models.families import MODEL_TYPES
+
+UNDER = ("model.language_model.", "language_model.model.", "language_model.")
+"""Where the text model's tensors stand, the longest first; its output head may stand outside."""
+OTHERS = ("visual.", "model.visual.")
+"""Where, in models that keep the text model's tensors at the top, those of another part stand."""
+HEAD = "lm_head."
+NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+"""What a config of a text model must say to be read without the library that wrote it."""
+
+
+def text_model(checkpoint: Checkpoint) -> Checkpoint:
+    """The text model of a checkpoint that holds one among other parts; the checkpoint itself where it does not.
+
+    Its tensors go by the names that they have in the text model alone. `notes` say what was left out. Nothing is read.
+    """
+    kind = checkpoint.config.get("model_type")
+    if kind in MODEL_TYPES or "vision_config" not in checkpoint.config:
+        return checkpoint
+    every = checkpoint.names()
+    inside, beside = any(name.startswith(UNDER) for name in every), any(name.startswith(OTHERS) for name in every)
+    names = {name: short for name in every if (short := _short(name, inside=inside, beside=beside)) is not None}
+    config = text_config(checkpoint.config) if names else None
+    if config is None:
+        return checkpoint
+    found = checkpoint.part({short: name for name, short in names.items()}, config)
+    left = len(every) - len(names)
+    found.notes = (
+        *checkpoint.notes,
+        f"this is the text model ({config['model_type']}) of a {kind}; {left:,} tensors of other parts are not used",
+    )
+    return found
+
+
+def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The text model's part of a config, with what it leaves to the library's defaults filled in; None without one."""
+    inner = config.get("text_config")
+    told = dict(inner) if isinstance(inner, dict) else {}
+    tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+    if told.get("model_type") in MODEL_TYPES and all(key in told for key in NEEDED):
+        return {**tied, **told}
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or not library.names(kind):
+        return None
+    transformers = library.transformers()
+    try:
+        found = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
+        whole: dict[str, Any] = json.loads(found.to_json_string(use_diff=False))
+    except (AttnError, MemoryError):
+        raise
+    except Exception:  # its Python raises anything on a config that it did not expect: told when the model is built
+        return None
+    return whole if isinstance(whole.get("model_type"), str) else None
+
+
+def _short(name: str, *, inside: bool, beside: bool) -> str | None:
+    """A tensor's name in the text model alone; None for one of another part.
+
+    inside: whether any tensors stand under the text model's name. beside: whether any stand under another's.
+    """
+    under = next((prefix for prefix in UNDER if name.startswith(prefix)), None)
+    if under is not None:
+        return name.removeprefix(under)
+    if name.startswith(HEAD):
+        return name
+    return None if inside or not beside or name.startswith(OTHERS) else name.removeprefix("model.")
