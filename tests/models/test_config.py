@@ -75,7 +75,7 @@ def test_every_family_is_found_by_its_model_type() -> None:
     ("model_type", "values", "key", "consequence"),
     [
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type", "relative positions"),
-        ("bert", {"is_decoder": True}, "is_decoder", "earlier tokens"),
+        ("albert", {"is_decoder": True}, "is_decoder", "earlier tokens"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention", "cross-attention"),
         (
             "bloom",
@@ -83,7 +83,6 @@ def test_every_family_is_found_by_its_model_type() -> None:
             "apply_residual_connection_post_layernorm",
             "residual",
         ),
-        ("opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine", "no weights"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention", "later ones"),
         ("bart", {"normalize_before": True}, "normalize_before", "before each part"),
         ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),

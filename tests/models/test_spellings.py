@@ -110,6 +110,10 @@ WRITTEN = {
     ),
     # parts that are there or not
     "opt without biases": Written(Case("opt", {**CASES["opt"].config, "enable_bias": False})),
+    "opt without norms' weights": Written(Case("opt", {**CASES["opt"].config, "layer_norm_elementwise_affine": False})),
+    "bert as a decoder": Written(CASES["bert"], {"is_decoder": True}),
+    "roberta as a decoder": Written(CASES["roberta"], {"is_decoder": True}),
+    "electra as a decoder": Written(CASES["electra"], {"is_decoder": True}),
     "t5's encoder": Written(Case("t5", T5, "AutoModelForTextEncoding")),
     "t5's encoder, said by its class": Written(Case("t5", T5, "AutoModelForTextEncoding"), {"is_encoder_decoder": True}),
     "t5's encoder, for labels": Written(Case("t5", T5, "AutoModelForTokenClassification")),

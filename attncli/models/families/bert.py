@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Mlp, Norm, Spec
 from attncli.models.config import MOST_LAYERS, Config, Fixed
 from attncli.models.config_values import ACTIVATIONS
@@ -61,4 +64,12 @@ def spec(config: Config, *, activation: str = "gelu", eps: float = 1e-12, types:
     )
 
 
-FAMILY = Family("bert", spec, NAMES, fixed=FIXED)
+def decoding(config: Config, base: Spec) -> Spec:
+    """The Spec as it is, or, where the config makes the model a decoder, with queries that see no later token."""
+    if not config.flag("is_decoder", default=False):
+        return base
+    blocks = (replace(block, attention=replace(block.attention, mask=Causal())) for block in base.blocks)
+    return replace(base, blocks=tuple(blocks))
+
+
+FAMILY = Family("bert", lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED)

@@ -18,7 +18,7 @@ NAMES = replace(
 
 def spec(config: Config) -> Spec:
     """The Spec of an ELECTRA, generator or discriminator."""
-    base = bert.spec(config)
+    base = bert.decoding(config, bert.spec(config))
     width = config.whole("embedding_size", default=128)
     if width == base.d_model:
         return replace(base, family="electra")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
-from attncli.models.config import MOST_LAYERS, Config, Fixed
+from attncli.models.config import MOST_LAYERS, Config
 from attncli.models.config_values import ACTIVATIONS
 from attncli.models.family import Family, Names
 
@@ -36,17 +36,13 @@ NAMES = Names(
     ignored=("decoder.project_out.*", "lm_head.*", "score.*", "qa_outputs.*"),
 )
 
-FIXED = {
-    "layer_norm_elementwise_affine": Fixed(True, "norms would have no weights"),
-}
-
 
 def spec(config: Config) -> Spec:
     """The Spec of an OPT."""
     width = config.whole("hidden_size")
     heads = config.heads(width, "num_attention_heads")
     dim = width // heads
-    norm = Norm("layer", 1e-5)
+    norm = Norm("layer", 1e-5, affine=config.flag("layer_norm_elementwise_affine", default=True))
     before = config.flag("do_layer_norm_before", default=True)
     places: tuple[Place, ...] = ("attn.in", "mlp.in") if before else ("attn.sum", "mlp.sum")
     block = Block(
@@ -71,4 +67,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("opt", spec, NAMES, fixed=FIXED)
+FAMILY = Family("opt", spec, NAMES)

@@ -14,7 +14,7 @@ NAMES = replace(bert.NAMES, prefixes=("roberta.",), ignored=(*bert.TASK_HEADS, "
 
 def spec(config: Config) -> Spec:
     """The Spec of a RoBERTa; rows below the padding id of its position table are never used."""
-    base = bert.spec(config)
+    base = bert.decoding(config, bert.spec(config))
     padding = config.whole("pad_token_id", default=1, least=0)
     return replace(
         base,
