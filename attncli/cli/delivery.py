@@ -131,6 +131,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
         brief=asked.brief,
         lang=environment.lang,
         height=environment.height,
+        light=environment.light,
     )
 
 

@@ -98,6 +98,14 @@ class Environment:
             return True
         return self.stdout_is_terminal and self.variables.get("TERM") != "dumb"
 
+    @property
+    def light(self) -> bool:
+        """Whether the terminal is dark on light: `ATTN_THEME`, or what it says of itself in `COLORFGBG`."""
+        told = self.variables.get("ATTN_THEME", "")
+        if told in ("light", "dark"):
+            return told == "light"
+        return self.variables.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+
     def wants_ascii(self) -> bool:
         """Whether the locale cannot show more than ASCII.
 

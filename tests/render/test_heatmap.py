@@ -128,3 +128,29 @@ def test_legends() -> None:
     assert legend(View(scale_colors="row"), 0.0, 1.0).plain == "0 ···░░░▒▒▒▓▓▓████ largest of the row  row scale"
     assert legend(View(scale_colors="log", ascii=True), 0.0, 0.5).plain.startswith("<= 0.0005 ")
     assert all(style for text, style in legend(View(color=True), 0.0, 1.0).rows[0][1:17])
+
+
+def test_maps_name_their_rows_and_number_every_fifth_column() -> None:
+    values = np.eye(7)
+    shown = side_by_side([Map("a", values), Map("b", values)], View(), limits=(0.0, 1.0), names=list("pqrstuv"))
+    rows = shown.plain.splitlines()
+    assert [row.split()[0] for row in rows[1:8]] == list("pqrstuv")
+    assert rows[1].startswith("p ██")
+    assert rows[8].split() == ["0", "5", "0", "5"]
+    assert rows[8].index("5") == rows[1].index("█") + 10
+
+
+def test_maps_of_a_layer_begin_a_row_of_their_own() -> None:
+    maps = [Map(f"L{at // 3} H{at % 3}", np.eye(2)) for at in range(6)]
+    rows = side_by_side(maps, View(width=120), in_a_row=3).plain.splitlines()
+    assert rows[0].split() == ["L0", "H0", "L0", "H1", "L0", "H2"]
+    assert rows[4].split() == ["L1", "H0", "L1", "H1", "L1", "H2"]
+
+
+def test_weights_are_anchored_and_the_legend_has_every_shade() -> None:
+    half = side_by_side([Map("a", [[0.5]])], View(), limits=(0.0, 1.0)).plain
+    assert half.splitlines()[1] == "▒▒"
+    assert half.splitlines()[-1] == "0.00 ···░░░▒▒▒▓▓▓████ 1.00"
+    ramp = [style for text, style in legend(View(color=True), 0.0, 1.0).rows[0] if text == "▌"]
+    shades = {colour for style in ramp for colour in style.split(" on ")}
+    assert shades == {SEQUENTIAL.colour(at / 47) for at in range(48)}

@@ -89,7 +89,10 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
                 for layer, head in heads
             ]
             return stack(
-                (heading("maps of the weights", "rows: queries, columns: keys", view), side_by_side(maps, view))
+                (
+                    heading("maps of the weights", "rows: queries, columns: keys", view),
+                    side_by_side(maps, view, limits=(0.0, 1.0), names=queries),
+                )
             )
         case "answer":
             return cross_answer(document, view)

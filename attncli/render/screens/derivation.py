@@ -267,7 +267,16 @@ class Derivation:
         for name in ("scores", "weights"):
             title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
             blocks.append(
-                matrix(visible(found[name], found["scores"]), rows, self.names, close, title=title, note=note)
+                matrix(
+                    visible(found[name], found["scores"]),
+                    rows,
+                    self.names,
+                    close,
+                    limits=(0.0, 1.0) if name == "weights" else None,
+                    signed=name == "scores",
+                    title=title,
+                    note=note,
+                )
             )
         blocks.append(
             vectors(

@@ -102,7 +102,15 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case "average":
             note = "mean over heads; it hides what single heads do"
             return (
-                matrix(average, texts, key_names(texts, average), view, title="average of the heads", note=note)
+                matrix(
+                    average,
+                    texts,
+                    key_names(texts, average),
+                    view,
+                    limits=(0.0, 1.0),
+                    title="average of the heads",
+                    note=note,
+                )
                 if average is not None
                 else Lines()
             )
@@ -115,6 +123,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
                     texts,
                     key_names(texts, head["weights"]),
                     view,
+                    limits=(0.0, 1.0),
                     title=f"weights of {_name(head)}",
                     note=note,
                 )
@@ -150,9 +159,10 @@ def maps_part(document: Document, view: View) -> Lines:
         else ""
     )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
-    return stack(
-        (title, side_by_side(maps, view), remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view))
-    )
+    names = [token["text"] for token in document["tokens"]]
+    most = max(sum(each["layer"] == head["layer"] for each in shown) for head in shown) if several else None
+    drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
+    return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
 
 
 def _lost(document: Document) -> str:

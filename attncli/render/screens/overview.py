@@ -29,7 +29,9 @@ def overview_part(document: Document, view: View) -> Lines:
         token = document["tokens"][document["queries"][0]]
         of = f" of {token['index']} {safe(token['text'], ascii=view.ascii)}"
     note = f"weight of each head's strongest link{of}; rows: layers, columns: heads"
-    return matrix(grid, None, None, view, title="overview", note=note, row_numbers=layers, column_numbers=heads)
+    return matrix(
+        grid, None, None, view, limits=(0.0, 1.0), title="overview", note=note, row_numbers=layers, column_numbers=heads
+    )
 
 
 def average_part(document: Document, view: View) -> Lines:

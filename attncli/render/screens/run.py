@@ -172,7 +172,11 @@ def maps_part(document: Document, view: View) -> Lines:
         if len(shown) < len(held)
         else ""
     )
-    return stack((heading("maps of the weights", note, view), side_by_side(maps, view), remark(left, view)))
+    texts = [token["text"] for token in document["tokens"]]
+    names = texts if not document.get("queries") else [texts[at] for at in document["queries"]]
+    heads = max(sum(each == layer for each, _ in shown) for layer, _ in shown)
+    drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
+    return stack((heading("maps of the weights", note, view), drawn, remark(left, view)))
 
 
 def tables_part(part: str, document: Document, view: View) -> Lines:

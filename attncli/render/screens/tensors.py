@@ -158,4 +158,7 @@ def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines
             head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
         )
     values = visible(head["weights"], head["scores"]) if part == "weights" else head[part]
-    return matrix(values, rows, columns, view, title=part, note=f"{place}; rows: queries, columns: keys")
+    weighs = part == "weights"
+    limits = (0.0, 1.0) if weighs else None
+    note = f"{place}; rows: queries, columns: keys"
+    return matrix(values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note)
