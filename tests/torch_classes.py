@@ -216,7 +216,7 @@ class Torch(nn.Module):
     ) -> None:
         super().__init__()
         self.inner = nn.MultiheadAttention(d_model, heads, bias=bias, add_bias_kv=add_bias_kv, batch_first=True)
-        if apart:  # the module keeps the projections apart where the widths differ; here they do not, and the names are the same
+        if apart:  # the module keeps the projections apart where the widths differ; here they do not
             whole = self.inner.in_proj_weight
             self.inner.in_proj_weight = None
             self.inner._qkv_same_embed_dim = False

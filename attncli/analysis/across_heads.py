@@ -125,7 +125,8 @@ def heads_of(model: Model, layer: int, heads: Sequence[int] | None) -> list[Head
             Head(
                 layer, head,
                 _rows(q, head, attention.head_dim).T, _rows(k, shared, attention.head_dim).T,
-                _rows(v, shared, attention.v_dim).T, o[:, head * attention.v_dim : (head + 1) * attention.v_dim].T, attention.scale,
+                _rows(v, shared, attention.v_dim).T, o[:, head * attention.v_dim : (head + 1) * attention.v_dim].T,
+                attention.scale,
             )
         )  # fmt: skip
     return found

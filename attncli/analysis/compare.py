@@ -124,7 +124,8 @@ def compare_heads(a: Head, b: Head, pairs: Alignment) -> ComparedHead:
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
-            f"layer {layer_a} head {part_a.head} and layer {layer_b} head {part_b.head} have no weights that are numbers on both sides",
+            f"layer {layer_a} head {part_a.head} and layer {layer_b} head {part_b.head} have no weights that are "
+            f"numbers on both sides",
             expected="numbers that their type can hold",
         )
     at = np.unravel_index(int(np.nanargmax(np.abs(difference))), difference.shape)

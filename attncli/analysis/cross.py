@@ -30,7 +30,10 @@ from attncli.models.model import Model, choose_heads
 KEPT = ("masked", "weights")
 AT_ONCE = 4
 """Arrays of one number per pair that are alive while a layer is computed."""
-SHIFTED = "the decoder reads the query text one token late, after its start token: each row is where the next token is predicted"
+SHIFTED = (
+    "the decoder reads the query text one token late, after its start token: each row is where the next token is "
+    "predicted"
+)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ confidence = Metric(
 )  # fmt: skip
 confidence_beyond_first = Metric(
     "confidence_beyond_first", "mean max_{j>0} A", 0, 1, "", "the head is sure of a key that is no sink",
-    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first), "key 0 is left out", aligned=False,
+    f"{ALL_ROWS}; 0 in a row that sees only key 0", VOITA, _mean(lambda rows: rows.peak_beyond_first),
+    "key 0 is left out", aligned=False,
 )  # fmt: skip
 distance = Metric(
     "distance", "mean Σ_j A |i−j|", 0, None, "tokens", "the head looks far away", ALL_ROWS,
@@ -194,7 +195,8 @@ punctuation = Metric(
 )  # fmt: skip
 diagonality = Metric(
     "diagonality", "mean 1 − Σ_j A |i−j| / max_{j∈K_i} |i−j|", 0, 1, "",
-    "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021", _mean(_diagonality, _several),
+    "attention stays near the diagonal", "rows that see 2 keys or more", "Zhang et al. 2021",
+    _mean(_diagonality, _several),
 )  # fmt: skip
 band = Metric(
     "band", f"mean Σ_{{|i−j|≤{BAND}}} A", 0, 1, "", f"attention stays within {BAND} tokens", ALL_ROWS,
@@ -221,8 +223,10 @@ missing = Metric(
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        entropy, normalised_entropy, effective_keys, confidence, confidence_beyond_first, distance, signed_distance, previous, self,
-        next, sink, special, punctuation, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern, missing,
+        entropy, normalised_entropy, effective_keys, confidence, confidence_beyond_first, distance, signed_distance,
+        previous, self,
+        next, sink, special, punctuation, diagonality, band, previous_pattern, duplicate_pattern, induction_pattern,
+        missing,
     )
 }  # fmt: skip
 """Every metric by name, in the order in which tables show them."""
@@ -231,7 +235,8 @@ OFFSETS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric(
-            f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "", "each token looks at a fixed offset",
+            f"offset{offset:+d}", f"mean A_{{i,i{offset:+d}}}".replace("-", "−"), 0, 1, "",
+            "each token looks at a fixed offset",
             f"rows that see key i{offset:+d}".replace("-", "−"), VOITA, _at(offset),
         )
         for offset in range(-REACH, REACH + 1)

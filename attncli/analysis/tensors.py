@@ -91,7 +91,8 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
     lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
     _, q, k, v, rule = checked(
         *given, scale=options.scale, softcap=options.softcap,
-        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False, window=None,
+        mask=_on(backend, extra.get("mask"), as_bool=True), bias=_on(backend, extra.get("bias")), causal=False,
+        window=None,
         offset=options.offset or extra.get("offset", 0), key_lengths=None if lengths is None else np.asarray(lengths),
         sinks=_on(backend, extra.get("sinks")), softmax_dtype=options.softmax_dtype,
     )  # fmt: skip
@@ -263,7 +264,8 @@ def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) 
     if apart <= SAME:
         return []
     return [
-        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another mask, scale, "
+        f"the weights that the file holds differ from these by up to {apart:.2g}: the run that saved it had another "
+        f"mask, scale, "
         "soft cap or position bias; --mask, --scale and --softcap set them here"
     ]
 

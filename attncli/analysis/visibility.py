@@ -77,7 +77,8 @@ def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
     pairs = queries * sum(high - low for low, high in ranges) / max(len(ranges), 1)
     if pairs > MOST_PAIRS:
         raise LimitError(
-            f"this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, the limit is {MOST_PAIRS:,}",
+            f"this mask has about {pairs:.3g} pairs to look at for {queries} queries and {keys} keys, the limit is "
+            f"{MOST_PAIRS:,}",
             expected="a smaller -n",
             hint=f"attn cost -n {queries} counts pairs without looking at each",
         )

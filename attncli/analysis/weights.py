@@ -61,7 +61,8 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
         rows.append(row)
         if odd:
             warnings.append(
-                f"{info.name} holds {odd:,} of {arrays[info.name].size:,} values that are not finite; such a file does not run"
+                f"{info.name} holds {odd:,} of {arrays[info.name].size:,} values that are not finite; such a file "
+                f"does not run"
             )
     return WeightsDocument(
         version=__version__,

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 FORM = "dense, reformer, reformer:BUCKETS, reformer:BUCKETS,ROUNDS or reformer:BUCKETS,ROUNDS,CHUNK"
 LARGEST = 10**6
-TOLD = "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within neighbouring chunks, sorted by bucket"
+TOLD = (
+    "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within neighbouring "
+    "chunks, sorted by bucket"
+)
 
 
 def parse(kind: str, seed: int) -> Reformer | None:

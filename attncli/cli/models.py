@@ -134,7 +134,8 @@ def verify(
     answer.give(iter([document]), verify_screen, verify_rows, output, environment, how)
     if not result.passed:
         raise VerdictError(
-            f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its distance in float32",
+            f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "
+            f"distance in float32",
             expected=f"at most {LIMIT:.0e} and {RATIO:g} times",
         )
 

@@ -229,7 +229,8 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
     found = find_token(tokens, reference)
     if found.occurrences > 1:
         environment.note(
-            f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 for the next)"
+            f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 "
+            f"for the next)"
         )
     return found.index
 
@@ -245,7 +246,8 @@ def query_span(environment: Environment, tokens: Sequence[Token], reference: str
         return first, first + 1
     if found.occurrences > 1:
         environment.note(
-            f"{reference!r} occurs {found.occurrences} times; using the first, tokens {found.first} to {found.stop - 1} "
+            f"{reference!r} occurs {found.occurrences} times; using the first, tokens {found.first} to "
+            f"{found.stop - 1} "
             f"({reference}:2 for the next)"
         )
     environment.note(f"{reference!r} is {count} tokens: weights to it are summed, from it averaged")
@@ -283,7 +285,8 @@ def refuse_memory(needed: int, compute: ComputeOptions, hint: str) -> None:
         from attncli.render.numbers import size_words
 
         raise LimitError(
-            f"this would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} ({limit.source})",
+            f"this would take about {size_words(needed)} of memory, the limit is {size_words(limit.bytes)} "
+            f"({limit.source})",
             expected="less work, or a higher --max-memory",
             hint=hint,
         )

@@ -135,7 +135,8 @@ def _unknown(tokens: Sequence[Token], reference: str) -> InputError:
     what = f"no token {reference!r} in the text"
     if pieces := _pieces(tokens, bare):
         named = ", ".join(f"#{piece.index} {_shown(piece)}" for piece in pieces)
-        hint = f"'#{pieces[0].index}' for the first of them, or in attn run and attn find --words, which merges words written with spaces"
+        words = "or in attn run and attn find --words, which merges words written with spaces"
+        hint = f"'#{pieces[0].index}' for the first of them, {words}"
         return InputError(what, expected=f"one token; this is {len(pieces)}: {named}", hint=hint)
     spelled = {_shown(token).casefold(): _shown(token) for token in reversed(tokens)}
     close = get_close_matches(bare.casefold(), spelled, n=1)

@@ -233,7 +233,8 @@ class _Binder:
                 raise InputError(
                     f"tensor {tensor!r} has shape {list(shape)}",
                     where=self.where,
-                    expected=f"{list(bound.shape())} by config.json, for {', '.join(role.name for role in bound.roles)}",
+                    expected=f"{list(bound.shape())} by config.json, for "
+                    + ", ".join(role.name for role in bound.roles),
                 )
             if self.tensors[tensor].dtype not in FLOATS:
                 raise UnsupportedError(

@@ -28,18 +28,20 @@ MOST_TOLD = 20
 # what the files are, how they were made, and what training and generation do with them
 _HARMLESS = """
     _name_or_path architectures auto_map model_type transformers_version torch_dtype dtype attn_implementation
-    initializer_range initializer_factor initializer_cutoff_factor init_std use_cache gradient_checkpointing tie_encoder_decoder
-    tie_word_embeddings task_specific_params problem_type id2label label2id num_labels finetuning_task return_dict output_attentions
-    output_hidden_states output_past use_return_dict torchscript pruned_heads chunk_size_feed_forward cross_attention_hidden_size
-    prefix sep_token_id bos_token_id eos_token_id pad_token_id cls_token_id mask_token_id unk_token_id decoder_start_token_id
-    forced_bos_token_id forced_eos_token_id begin_suppress_tokens suppress_tokens max_length min_length do_sample early_stopping
+    initializer_range initializer_factor initializer_cutoff_factor init_std use_cache gradient_checkpointing
+    tie_encoder_decoder tie_word_embeddings task_specific_params problem_type id2label label2id num_labels
+    finetuning_task return_dict output_attentions output_hidden_states output_past use_return_dict torchscript
+    pruned_heads chunk_size_feed_forward cross_attention_hidden_size prefix sep_token_id bos_token_id eos_token_id
+    pad_token_id cls_token_id mask_token_id unk_token_id decoder_start_token_id forced_bos_token_id
+    forced_eos_token_id begin_suppress_tokens suppress_tokens max_length min_length do_sample early_stopping
     num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty
-    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
-    remove_invalid_values exponential_decay_length_penalty tokenizer_class use_bfloat16 tf_legacy_loss n_ctx model_max_length
-    pretraining_tp slow_but_exact gradient_checkpointing_func output_router_logits router_aux_loss_coef router_jitter_noise
-    classifier_activation classifier_bias classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index
-    deterministic_flash_attn reference_compile repad_logits_with_grad cache_implementation directionality tie_weights_
-    masked_softmax_fusion bias_dropout_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv is_llama_config _num_labels
+    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores
+    return_dict_in_generate remove_invalid_values exponential_decay_length_penalty tokenizer_class use_bfloat16
+    tf_legacy_loss n_ctx model_max_length pretraining_tp slow_but_exact gradient_checkpointing_func
+    output_router_logits router_aux_loss_coef router_jitter_noise classifier_activation classifier_bias
+    classifier_pooling decoder_bias sparse_prediction sparse_pred_ignore_index deterministic_flash_attn
+    reference_compile repad_logits_with_grad cache_implementation directionality tie_weights_ masked_softmax_fusion
+    bias_dropout_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv is_llama_config _num_labels
 """
 HARMLESS = frozenset(_HARMLESS.split())
 """Keys that change neither attention nor hidden states while a text is read."""

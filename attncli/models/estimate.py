@@ -35,7 +35,8 @@ WORKING = 3
 MATRICES = frozenset(("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router"))
 """The roles that every token is multiplied with."""
 RULE = (
-    "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of weights "
+    "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of "
+    "weights "
     "a second, whichever is slower, and 0.3 s to start"
 )
 

@@ -77,7 +77,8 @@ def spec_of(settings: Settings) -> Spec:
     if settings.d_model % settings.heads and (settings.d_k is None or settings.d_v is None):
         raise UsageError(
             f"d_model {settings.d_model} is not divisible by {settings.heads} heads",
-            expected=f"d_model divisible by the heads ({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
+            expected="d_model divisible by the heads "
+            f"({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
             hint=_divisible(settings.d_model, settings.heads),
         )
     if settings.residual and not settings.projects and settings.heads * settings.v_dim != settings.d_model:
@@ -235,7 +236,8 @@ class OneLayerStore:
         if self.embedding is not None:
             if self.embedding.shape != (len(tokens), width):
                 raise InputError(
-                    f"the embeddings have shape {list(self.embedding.shape)}, the text has {len(tokens)} tokens and d_model is {width}",
+                    f"the embeddings have shape {list(self.embedding.shape)}, the text has {len(tokens)} tokens and "
+                    f"d_model is {width}",
                     where="--embeddings",
                     expected=f"[{len(tokens)}, {width}], one row per token",
                 )

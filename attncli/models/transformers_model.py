@@ -138,7 +138,8 @@ def _no_larger(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
             raise InputError(
                 f"config.json describes a model of more than {len(seen):,} tensors and {numbers:,} numbers",
                 where=str(checkpoint.folder),
-                expected=f"what its weights can fill: {len(stored):,} tensors, {sum(prod(info.shape) for info in stored):,} numbers",
+                expected=f"what its weights can fill: {len(stored):,} tensors, "
+                f"{sum(prod(info.shape) for info in stored):,} numbers",
             )
         buffer(module, name, tensor)
 

@@ -68,7 +68,8 @@ def model_of(
     ):
         if told not in (None, there):
             raise UsageError(
-                f"--{'' if told else 'no-'}{option} contradicts the weight file, which has {'some' if there else 'none'}",
+                f"--{'' if told else 'no-'}{option} contradicts the weight file, which has "
+                f"{'some' if there else 'none'}",
                 where=name,
                 expected=f"no such option: the file decides (layout: {found.layout})",
             )

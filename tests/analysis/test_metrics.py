@@ -20,7 +20,8 @@ from attncli.errors import InputError, UsageError
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
 CAUSAL = np.tril(np.ones((4, 4), bool))
 GOLDEN = {
-    "entropy": 0.732693, "normalised_entropy": (1 + 0.937231 + 0.871369) / 3, "confidence": 0.625, "confidence_beyond_first": 0.375,
+    "entropy": 0.732693, "normalised_entropy": (1 + 0.937231 + 0.871369) / 3, "confidence": 0.625,
+    "confidence_beyond_first": 0.375,
     "distance": 0.575, "signed_distance": -0.575, "previous": 0.433333, "self": 0.5625, "sink": 0.266667,
     "diagonality": 0.594444, "previous_pattern": 0.842105,
 }  # fmt: skip

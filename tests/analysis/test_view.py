@@ -128,9 +128,12 @@ def test_what_is_read_agrees_with_jsonschema() -> None:
     document = run_document()
     document_of(document, "here")
     changes = [
-        lambda d: d["model"].update(layers=0), lambda d: d["model"].update(source="elsewhere"), lambda d: d.update(layers={}),
-        lambda d: d["attention"].update(scale=True), lambda d: d["tokens"][1].update(id=1.5), lambda d: d["tokens"][1].update(id=1),
-        lambda d: d["shapes"][0].pop("axes"), lambda d: d.update(warnings=[1]), lambda d: d["attention"].update(scale=None),
+        lambda d: d["model"].update(layers=0), lambda d: d["model"].update(source="elsewhere"), lambda d: d.update(
+        layers={}),
+        lambda d: d["attention"].update(scale=True), lambda d: d["tokens"][1].update(id=1.5), lambda d: d["tokens"][
+        1].update(id=1),
+        lambda d: d["shapes"][0].pop("axes"), lambda d: d.update(warnings=[1]), lambda d: d["attention"].update(
+        scale=None),
     ]  # fmt: skip
     for change in changes:
         changed = json.loads(json.dumps(document))

@@ -56,7 +56,8 @@ def test_the_crossing_with_a_recurrent_network() -> None:
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        (("-n", "0"), 2), (("--num-heads", "7"), 2), (("--dtype", "int8"), 2), (("--mask", "nope"), 2), (("--rows", "0"), 2),
+        (("-n", "0"), 2), (("--num-heads", "7"), 2), (("--dtype", "int8"), 2), (("--mask", "nope"), 2), (("--rows",
+        "0"), 2),
         (("-n", "100000", "--measure"), 5), (("--model", "minilm", "--d-model", "8"), 2),
     ],
 )  # fmt: skip

@@ -65,6 +65,7 @@ def test_numbers_too_large_for_their_type_are_told_where_nothing_can_be_said_wit
 
 
 def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
-    program = "import sys, warnings; from attncli.cli import main; code = main(['tokens', 'a']); warnings.warn('x'); sys.exit(code)"
+    program = "import sys, warnings; from attncli.cli import main; code = main(['tokens', 'a']); "
+    program += "warnings.warn('x'); sys.exit(code)"
     found = finish([sys.executable, "-c", program])
     assert (found.returncode, found.stderr) == (0, "")

@@ -76,7 +76,8 @@ def test_the_matrices_hold_the_row_that_was_worked_out() -> None:
 @pytest.mark.parametrize("options", [(), ("--ascii",), ("--lang", "zh"), ("--full",), ("--color", "always")])
 def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
     for question in (
-        ("今天 我 的 计划 是 买菜", "--tokenizer", "whitespace", "--query", "计划"), ("softmax", "2", "1", "0.1"), ("scaling", "--samples", "99"),
+        ("今天 我 的 计划 是 买菜", "--tokenizer", "whitespace", "--query", "计划"),
+        ("softmax", "2", "1", "0.1"), ("scaling", "--samples", "99"),
         ("matrix-softmax", TEXT), ("order", TEXT), ("metric", "entropy"),
     ):  # fmt: skip
         answer = ask("explain", *question, *options, width=width)
@@ -90,7 +91,8 @@ def test_screens_fit(width: int, options: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        (TEXT, "--mask", "causal", "--softcap", "3", "--position", "alibi"), (TEXT, "--mask", "padding:4"), (TEXT, "--position", "rope"),
+        (TEXT, "--mask", "causal", "--softcap", "3", "--position", "alibi"), (TEXT, "--mask", "padding:4"), (TEXT,
+        "--position", "rope"),
         ("softmax",), ("softmax", "1000", "-3"),
         ("scaling", "--samples", "99", "--d-model", "128"), ("matrix-softmax", TEXT, "--mask", "causal"),
         ("order", "我爱你", "--tokenizer", "char"), ("metric", "entropy"), ("metric", "duplicate_pattern"),
@@ -157,8 +159,10 @@ def test_the_query_may_be_a_word_an_occurrence_or_an_index() -> None:
     [
         ((TEXT, "--query", "off"), 3), ((TEXT, "--layer", "1"), 3), ((TEXT, "--head", "0-1", "--num-heads", "2"), 2),
         ((TEXT, "--show", "no"), 2),
-        (("softmax", "x"), 3), (("softmax", "1", "--temperature", "0"), 2), (("scaling", "--d-k", "0"), 2), (("metric", "entrpy"), 2),
-        (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax", "--temprature", "2"), 2),
+        (("softmax", "x"), 3), (("softmax", "1", "--temperature", "0"), 2), (("scaling", "--d-k", "0"), 2), (("metric",
+        "entrpy"), 2),
+        (("order", "one"), 3), (("order", "a b", "a c"), 3), ((TEXT, "--max-output", "1kB"), 5), (("softmax",
+        "--temprature", "2"), 2),
     ],
 )  # fmt: skip
 def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], code: int) -> None:

@@ -39,12 +39,17 @@ BASES: dict[str, list[tuple[str, ...]]] = {
 """Command lines to try each option on; one that it changes is enough."""
 
 VALUES = {
-    "file": "{tmp}/text", "ids": "1 2", "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS, "embeddings": "{tmp}/x.npy",
-    "seed": "7", "d_model": "8", "num_heads": "4", "d_k": "6", "d_v": "6", "layer": "9", "head": "1", "mask": "causal", "scale": "none",
-    "softcap": "0.5", "position": "sinusoidal", "backend": "torch", "device": "nowhere", "dtype": "float64", "max_memory": "10B",
+    "file": "{tmp}/text", "ids": "1 2", "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
+    "embeddings": "{tmp}/x.npy",
+    "seed": "7", "d_model": "8", "num_heads": "4", "d_k": "6", "d_v": "6", "layer": "9", "head": "1", "mask": "causal",
+    "scale": "none",
+    "softcap": "0.5", "position": "sinusoidal", "backend": "torch", "device": "nowhere", "dtype": "float64",
+    "max_memory": "10B",
     "output": "{tmp}/out", "svg": "{tmp}/out.svg", "show": "header", "precision": "5", "top": "1", "color": "always",
-    "scale_colors": "log", "max_output": "10B", "query": "cat", "stages": "all", "save": "{tmp}/all.npz", "metric": "band",
-    "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2", "text": "dog",
+    "scale_colors": "log", "max_output": "10B", "query": "cat", "stages": "all", "save": "{tmp}/all.npz",
+    "metric": "band",
+    "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2",
+    "text": "dog",
     "ignore_config": "key", "estimate": "a dog", "lang": "zh",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""

@@ -124,7 +124,8 @@ def test_show_lists_tensors_with_their_statistics(tmp_path: Path) -> None:
     jsonschema.validate(document, SCHEMAS["attn.weights/1"])
     rows = {row["name"]: row for row in document["tensors"]}
     assert rows["v.weight"] == {
-        "name": "v.weight", "dtype": "float64", "shape": [5, 3], "bytes": 120, "role": "v.weight", "min": 2, "mean": 2, "max": 2, "std": 0,
+        "name": "v.weight", "dtype": "float64", "shape": [5, 3], "bytes": 120, "role": "v.weight", "min": 2, "mean": 2,
+        "max": 2, "std": 0,
     }  # fmt: skip
     assert rows["k.weight"]["min"] == -1
     assert rows["k.weight"]["mean"] == pytest.approx(-1 / 3)

@@ -127,7 +127,8 @@ HOSTILE = {
     "less than is there": (zipped([("a.npy", npy(described(shape="(1,)"), bytes(8)))]), "takes 4 bytes, but 8"),
     "negative axis": (zipped([("a.npy", npy(described(shape="(-2,)"), bytes(8)))]), "impossible shape"),
     "truth axis": (zipped([("a.npy", npy(described(shape="(True, 2)"), bytes(8)))]), "impossible shape|damaged header"),
-    "overflowing axes": (zipped([("a.npy", npy(described(shape="(4294967296, 4294967296)"), b""))]), "impossible shape"),
+    "overflowing axes": (zipped([("a.npy", npy(described(shape="(4294967296, 4294967296)"), b""))]), "impossible "
+                                                                                                     "shape"),
     "empty overflow": (zipped([("a.npy", npy(described(shape=f"(0, {2**61}, {2**61})"), b""))]), "impossible shape"),
     "many axes": (zipped([("a.npy", npy(described(shape="(" + "1," * 40 + ")"), bytes(4)))]), "40 axes"),
     "version": (zipped([("a.npy", npy(described(), bytes(8), version=(9, 9)))]), "damaged header|version"),

@@ -21,7 +21,8 @@ def test_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("make", "what"), [
-    ("missing", "No such file"), ("folder", "a folder"), ("fifo", "a pipe"), ("device", "a pipe or device"), ("empty", "empty"),
+    ("missing", "No such file"), ("folder", "a folder"), ("fifo", "a pipe"), ("device", "a pipe or device"), ("empty",
+    "empty"),
     ("nul", "null"), ("dangling", "No such file"), ("loop", "symbolic links"),
 ])  # fmt: skip
 def test_what_is_no_file(tmp_path, make, what):

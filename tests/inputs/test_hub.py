@@ -274,7 +274,8 @@ def test_a_prepared_cache_is_read_without_the_hubs_library(find: Resolver, tmp_p
     find("owner/single")
     program = (
         "import sys\nfrom attncli.inputs.hub import resolve\n"
-        f"found = resolve('owner/single', variables={{'HF_HUB_CACHE': {str(tmp_path / 'home' / 'hub')!r}, 'HF_HUB_OFFLINE': '1'}})\n"
+        f"found = resolve('owner/single', variables={{'HF_HUB_CACHE': {str(tmp_path / 'home' / 'hub')!r}, "
+        f"'HF_HUB_OFFLINE': '1'}})\n"
         "print(found.source, 'huggingface_hub' in sys.modules, 'torch' in sys.modules)"
     )
     ran = finish([sys.executable, "-c", program])

@@ -148,7 +148,8 @@ HOSTILE = {
     "nested": (forged(b"[" * 200_000), "not valid JSON"),
     "a list": (forged([]), "is a list, not an object"),
     "repeated": (forged(b'{"a": %b, "a": %b}' % (TWO, TWO), bytes(8)), "the key 'a' stands there twice"),
-    "repeated field": (forged(b'{"a": {"dtype": "F32", "dtype": "F64", "shape": []}}'), "the key 'dtype' stands there twice"),
+    "repeated field": (forged(b'{"a": {"dtype": "F32", "dtype": "F64", "shape": []}}'), "the key 'dtype' stands "
+                                                                                        "there twice"),
     "malformed": (forged({"a": 3}), "'a' is malformed"),
     "surplus field": (forged({"a": entry() | {"x": 1}}, bytes(8)), "malformed"),
     "missing field": (forged({"a": {"dtype": "F32", "shape": [2]}}, bytes(8)), "malformed"),

@@ -106,7 +106,8 @@ def test_every_token_can_be_named_by_its_text(texts, data):
 
 
 PIECES = [
-    Token(0, "[CLS]", None, None, None, special=True), Token(1, "didn", 1, 0, 4), Token(2, "'", 2, 4, 5), Token(3, "t", 3, 5, 6),
+    Token(0, "[CLS]", None, None, None, special=True), Token(1, "didn", 1, 0, 4), Token(2, "'", 2, 4, 5), Token(3, "t",
+    3, 5, 6),
     Token(4, "##s", 4, 6, 7), Token(5, " ", 5, 7, 8), Token(6, "▁it", 6, 8, 11), Token(7, "was", 7, 12, 15),
 ]  # fmt: skip
 

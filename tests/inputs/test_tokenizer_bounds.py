@@ -87,7 +87,8 @@ def test_what_is_told_after_the_clock_ran_out_reaches_standard_error(tmp_path: P
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(slow))
-    program = "import sys; from attncli.inputs import vocabulary_tokenizer as pieces; pieces.SECONDS = 0.2; from attncli.cli import main; sys.exit(main())"
+    program = "import sys; from attncli.inputs import vocabulary_tokenizer as pieces; pieces.SECONDS = 0.2; "
+    program += "from attncli.cli import main; sys.exit(main())"
     arguments = ["tokens", ("a" * 19 + " ") * 500, "--tokenizer", str(tmp_path)]
     found = finish([sys.executable, "-c", program, *arguments])
     assert (found.returncode, found.stdout) == (5, "")

@@ -101,7 +101,8 @@ def test_byte_level_pieces_are_readable(trim):
 def test_pieces_of_one_character_are_shown_by_their_bytes():
     tokenizer = from_tokenizers(byte_level(), "bytes")
     assert shown(tokenizer, "x😀é") == [
-        ("x", 0, 1), ("<0xF0>", 1, 2), ("<0x9F>", 1, 2), ("<0x98>", 1, 2), ("<0x80>", 1, 2), ("<0xC3>", 2, 3), ("<0xA9>", 2, 3),
+        ("x", 0, 1), ("<0xF0>", 1, 2), ("<0x9F>", 1, 2), ("<0x98>", 1, 2), ("<0x80>", 1, 2), ("<0xC3>", 2, 3), (
+        "<0xA9>", 2, 3),
     ]  # fmt: skip
 
 

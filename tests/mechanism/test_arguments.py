@@ -97,8 +97,10 @@ def test_refused_alike_for_tensors(name):
 
 def test_what_is_accepted():
     for options in (
-        {"offset": np.int64(3)}, {"offset": np.array([1, 2])}, {"offset": [1, 2]}, {"key_lengths": (11, 0)}, {"key_lengths": 5},
-        {"window": (np.int64(2), None)}, {"mask": np.array(True)}, {"bias": np.float32(1.0).reshape(())}, {"scale": np.float32(2)},
+        {"offset": np.int64(3)}, {"offset": np.array([1, 2])}, {"offset": [1, 2]}, {"key_lengths": (11, 0)}, {
+        "key_lengths": 5},
+        {"window": (np.int64(2), None)}, {"mask": np.array(True)}, {"bias": np.float32(1.0).reshape(())}, {
+        "scale": np.float32(2)},
         {"softmax_dtype": "float32"}, {"sinks": np.ones(6, np.float32)},
     ):  # fmt: skip
         trace = attncli.attention(Q, K, V, causal=True, **options)

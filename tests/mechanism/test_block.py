@@ -105,7 +105,8 @@ BLOCKS = {
     "residual and norm": Block(ATTENTION, norms={"attn.sum": LAYER}),
     "pre-norm": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": LAYER}),
     "post-norm": Block(ATTENTION, Mlp(INNER, "gelu_tanh"), {"attn.sum": LAYER, "mlp.sum": LAYER}),
-    "sandwich": Block(ATTENTION, Mlp(INNER, "relu"), {"attn.in": RMS, "attn.out": GEMMA, "mlp.in": RMS, "mlp.out": GEMMA}),
+    "sandwich": Block(ATTENTION, Mlp(INNER, "relu"), {"attn.in": RMS, "attn.out": GEMMA, "mlp.in": RMS,
+    "mlp.out": GEMMA}),
     "branch norm": Block(ATTENTION, Mlp(INNER, "silu"), {"attn.out": RMS, "mlp.out": RMS}),
     "parallel, one norm": Block(ATTENTION, Mlp(INNER, "quick_gelu"), {"attn.in": LAYER}, parallel=True),
     "parallel, two norms": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": LAYER}, parallel=True),
@@ -114,7 +115,8 @@ BLOCKS = {
     "cut off": Block(replace(ATTENTION, clip=0.8), Mlp(INNER, "silu"), {"attn.in": RMS, "mlp.in": RMS}),
     "scaled branches": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER, "mlp.in": LAYER}, branch_scale=0.3),
     "scaled side by side": Block(ATTENTION, Mlp(INNER, "gelu"), {"attn.in": LAYER}, parallel=True, branch_scale=0.3),
-    "cross": Block(ATTENTION, Mlp(INNER, "relu"), {"attn.sum": LAYER, "cross.in": RMS, "cross.sum": LAYER, "mlp.sum": LAYER},
+    "cross": Block(ATTENTION, Mlp(INNER, "relu"), {"attn.sum": LAYER, "cross.in": RMS, "cross.sum": LAYER,
+    "mlp.sum": LAYER},
                    cross=replace(ATTENTION, mask=Window(None, None), softcap=None)),
 }  # fmt: skip
 HIDDEN = np.random.default_rng(1).standard_normal((TOKENS, WIDTH))

@@ -37,7 +37,8 @@ def changed(folder_of: Callable, tmp_path: Path) -> Callable[..., Path]:
         (tmp_path / "config.json").write_text(
             json.dumps({key: value for key, value in told.items() if value != "absent"})
         )
-        save_file({key: np.ascontiguousarray(value) for key, value in change(load_file(folder / "model.safetensors")).items()},
+        save_file({key: np.ascontiguousarray(value) for key, value in change(load_file(
+        folder / "model.safetensors")).items()},
                   tmp_path / "model.safetensors")  # fmt: skip
         return tmp_path
 

@@ -227,7 +227,8 @@ def old(**values: Any) -> Rope:
     [
         ({"type": "linear", "factor": 4.0}, Linear(4.0)),
         (
-            {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+            {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16},
             Llama3(8.0, 1.0, 4.0, 16),
         ),
         (
@@ -235,7 +236,8 @@ def old(**values: Any) -> Rope:
             Yarn(4.0, 16, 32.0, 1.0, 1.5, True),
         ),
         (
-            {"type": "longrope", "short_factor": [1, 2, 3, 4, 5], "long_factor": [2.5] * 5, "original_max_position_embeddings": 16,
+            {"type": "longrope", "short_factor": [1, 2, 3, 4, 5], "long_factor": [2.5] * 5,
+            "original_max_position_embeddings": 16,
              "attention_factor": 1.25},
             LongRope((1.0, 2.0, 3.0, 4.0, 5.0), (2.5,) * 5, 16, 1.25),
         ),
@@ -267,7 +269,8 @@ def test_a_share_of_each_head_is_rotated() -> None:
     assert blocks_of(spec_of("phi", **phi, partial_rotary_factor=0.4))[0].position.dims == 4
     inside = {"rope_type": "default", "partial_rotary_factor": 0.8}
     assert blocks_of(spec_of("phi", **phi, rope_parameters=inside))[0].position.dims == 8
-    assert blocks_of(spec_of("gpt_neox", vocab_size=61, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=4,
+    assert blocks_of(spec_of("gpt_neox", vocab_size=61, hidden_size=64, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=4,
                              rotary_pct=0.5, rotary_emb_base=1000))[0].position == Rope(16, 1000.0)  # fmt: skip
 
 

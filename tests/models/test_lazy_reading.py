@@ -17,7 +17,8 @@ from attncli.models.load import load
 
 WIDTH, INNER, LAYERS, VOCABULARY, IDS = 24, 29, 3, 31, [3, 17, 3, 5]
 INSIDE = {
-    "input_layernorm": (WIDTH,), "mlp.down_proj": (WIDTH, INNER), "mlp.gate_proj": (INNER, WIDTH), "mlp.up_proj": (INNER, WIDTH),
+    "input_layernorm": (WIDTH,), "mlp.down_proj": (WIDTH, INNER), "mlp.gate_proj": (INNER, WIDTH), "mlp.up_proj": (
+    INNER, WIDTH),
     "post_attention_layernorm": (WIDTH,), "self_attn.k_proj": (8, WIDTH), "self_attn.o_proj": (WIDTH, WIDTH),
     "self_attn.q_proj": (WIDTH, WIDTH), "self_attn.v_proj": (8, WIDTH),
 }  # fmt: skip
@@ -31,8 +32,10 @@ def llama(tmp_path: Path) -> Path:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     random = np.random.default_rng(3)
     config = {
-        "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": 6, "num_hidden_layers": LAYERS,
-        "num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+        "model_type": "llama", "hidden_size": WIDTH, "intermediate_size": INNER, "num_attention_heads": 6,
+        "num_hidden_layers": LAYERS,
+        "num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e4,
         "tie_word_embeddings": True, "hidden_act": "silu",
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))

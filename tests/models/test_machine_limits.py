@@ -70,7 +70,8 @@ def test_the_smallest_limit_counts(tmp_path: Path, files: dict[str, str], expect
 def test_limits_of_the_process_count(name: str, words: str) -> None:
     program = (
         "import resource\nfrom attncli.models.machine_limits import free_memory\n"
-        f"resource.setrlimit(resource.{name}, (400 * 2**20,) * 2)\nfound = free_memory()\nprint(found.bytes, found.source)"
+        f"resource.setrlimit(resource.{name}, (400 * 2**20,) * 2)\nfound = free_memory()\nprint(found.bytes, "
+        f"found.source)"
     )
     ran = finish([sys.executable, "-c", program])
     amount, _, source = ran.stdout.partition(" ")
@@ -79,7 +80,8 @@ def test_limits_of_the_process_count(name: str, words: str) -> None:
 
 
 def test_peak_memory_is_of_this_process_and_grows(tmp_path: Path) -> None:
-    program = "from attncli.models.machine_limits import peak_memory\nbefore = peak_memory()\nheld = bytearray(50_000_000)\nprint(before, peak_memory())"
+    program = "from attncli.models.machine_limits import peak_memory\nbefore = peak_memory()\n"
+    program += "held = bytearray(50_000_000)\nprint(before, peak_memory())"
     ran = finish([sys.executable, "-c", program])
     before, after = (int(part) for part in ran.stdout.split())
     assert 2_000_000 < before < 200_000_000

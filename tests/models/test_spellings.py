@@ -72,39 +72,48 @@ WRITTEN = {
         Case("llama", LLAMA), {"rope_parameters": {**LLAMA3, "rope_theta": 97.0}, "original_max_position_embeddings": 8}
     ),
     "original outside and inside": Written(
-        Case("llama", LLAMA), {"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 19}, "original_max_position_embeddings": 8}
+        Case("llama", LLAMA), {"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 19},
+        "original_max_position_embeddings": 8}
     ),
     "original outside, yarn": Written(
         Case("llama", LLAMA), {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 40}
     ),
-    "original outside, longrope": Written(Case("llama", LLAMA), {"rope_scaling": LONG, "original_max_position_embeddings": 8}),
+    "original outside, longrope": Written(Case("llama", LLAMA), {"rope_scaling": LONG,
+    "original_max_position_embeddings": 8}),
     "both spellings by type": Written(CASES["gemma3_text"], {"rope_scaling": {"factor": 3.0}}),
-    "one type alone": Written(CASES["gemma3_text"], {"rope_parameters": {"sliding_attention": {**THETA, "rope_theta": 11.0}}}),
+    "one type alone": Written(CASES["gemma3_text"], {"rope_parameters": {"sliding_attention": {**THETA,
+    "rope_theta": 11.0}}}),
     # keys of which another one counts
     "gemma2's activation": Written(CASES["gemma2"], {"hidden_act": "silu", "hidden_activation": "gelu"}),
     "gemma3's activation": Written(CASES["gemma3_text"], {"hidden_act": "silu", "hidden_activation": "relu"}),
     "t5's activation": Written(CASES["t5"], {"dense_act_fn": "silu"}, two_sided=True),
     "windows without the switch": Written(
-        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "no_rope_layers": [1, 0, 1]}), {"layer_types": TYPES, "sliding_window": 5}
+        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "no_rope_layers": [1, 0, 1]}), {"layer_types": TYPES,
+        "sliding_window": 5}
     ),
     # layers whose kinds are left to the config's default
     "gemma2 without layer_types": Written(deeper("gemma2", 5), {"layer_types": ABSENT}, default=True),
-    "gemma3 without layer_types": Written(deeper("embedding gemma", 7), {"layer_types": ABSENT, "_sliding_window_pattern": ABSENT}, default=True),
+    "gemma3 without layer_types": Written(deeper("embedding gemma", 7), {"layer_types": ABSENT,
+    "_sliding_window_pattern": ABSENT}, default=True),
     "modernbert without layer_types": Written(deeper("modernbert", 7), {"layer_types": ABSENT}, default=True),
     "smollm3 without layers' kinds": Written(
-        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "num_hidden_layers": 5}), {"layer_types": ABSENT, "no_rope_layers": ABSENT}, default=True
+        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "num_hidden_layers": 5}), {"layer_types": ABSENT,
+        "no_rope_layers": ABSENT}, default=True
     ),
     "smollm3 with an interval": Written(
-        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "no_rope_layer_interval": 2}), {"layer_types": ABSENT, "no_rope_layers": ABSENT}, default=True
+        Case("smollm3", {**LLAMA, "rope_parameters": THETA, "no_rope_layer_interval": 2}), {"layer_types": ABSENT,
+        "no_rope_layers": ABSENT}, default=True
     ),
     "qwen2 without layer_types": Written(deeper("qwen2", 30), {"layer_types": ABSENT, "max_window_layers": ABSENT}),
     "qwen3 without layer_types": Written(
-        Case("qwen3", {**LLAMA, "rope_parameters": THETA, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2}),
+        Case("qwen3", {**LLAMA, "rope_parameters": THETA, "use_sliding_window": True, "sliding_window": 5,
+        "max_window_layers": 2}),
         {"layer_types": ABSENT},
         default=True,
     ),
     "gpt_neo without attention_types": Written(
-        Case("gpt_neo", {**{key: value for key, value in CASES["gpt_neo"].config.items() if key != "attention_types"}, "num_layers": 24}),
+        Case("gpt_neo", {**{key: value for key, value in CASES["gpt_neo"].config.items() if key != "attention_types"},
+        "num_layers": 24}),
         {"attention_types": ABSENT, "attention_layers": ABSENT},
         default=True,
     ),
@@ -115,11 +124,13 @@ WRITTEN = {
     "roberta as a decoder": Written(CASES["roberta"], {"is_decoder": True}),
     "electra as a decoder": Written(CASES["electra"], {"is_decoder": True}),
     "t5's encoder": Written(Case("t5", T5, "AutoModelForTextEncoding")),
-    "t5's encoder, said by its class": Written(Case("t5", T5, "AutoModelForTextEncoding"), {"is_encoder_decoder": True}),
+    "t5's encoder, said by its class": Written(Case("t5", T5, "AutoModelForTextEncoding"), {
+    "is_encoder_decoder": True}),
     "t5's encoder, for labels": Written(Case("t5", T5, "AutoModelForTokenClassification")),
     # tables of tokens
     "bart's own tables": Written(CASES["bart"], tensors=own_tables, two_sided=True),
-    "bart's own tables, not tied": Written(Case("bart", BART), {"tie_word_embeddings": False}, own_tables, two_sided=True),
+    "bart's own tables, not tied": Written(Case("bart", BART), {"tie_word_embeddings": False}, own_tables,
+    two_sided=True),
     "t5's own tables": Written(CASES["t5"], tensors=own_tables, two_sided=True),
     "marian's two vocabularies": Written(
         Case("marian", {**CASES["marian"].config, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 67,

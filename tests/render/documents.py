@@ -43,7 +43,8 @@ def beginning(name: str, words: list[str], heads: int, layers: int, causal: bool
         "text": " ".join(words),
         "tokens": tokens(words),
         "model": {
-            "source": "seeded", "name": None, "family": None, "seed": 0, "d_model": 64, "layers": layers, "heads": heads, "kv_heads": heads,
+            "source": "seeded", "name": None, "family": None, "seed": 0, "d_model": 64, "layers": layers,
+            "heads": heads, "kv_heads": heads,
             "d_k": 64 // heads, "d_v": 64 // heads, "digest": "ab" * 32,
         },
         "attention": {
@@ -120,7 +121,8 @@ def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) ->
             found.append(
                 {
                     "layer": layer, "head": head, "weights": weights, "labels": ["broad"] if head == 2 else [],
-                    "metrics": {name: {"value": abs(wave(head * 5 + at)), "rows": size} for at, name in enumerate(names)},
+                    "metrics": {name: {"value": abs(wave(head * 5 + at)), "rows": size} for at, name in enumerate(
+                    names)},
                     "baseline": {name: {"value": 1 / (at + 2), "rows": size} for at, name in enumerate(names)},
                     "top_link": {"query": top[1], "key": top[2], "weight": top[0]},
                 }

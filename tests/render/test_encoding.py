@@ -23,22 +23,30 @@ def strict(data: bytes):
 @pytest.mark.parametrize("write", [json_bytes, ndjson_line])
 def test_every_kind_of_value(write) -> None:
     document = {
-        "none": None, "flag": True, "count": 3, "float": 0.1, "nan": NAN, "inf": [float("inf"), -float("inf")], "text": "é \x1b\n你",
-        "float64": np.array([[1.5, NAN], [-np.inf, 0.0]]), "float32": np.array([0.1], np.float32), "float16": np.array([0.1], np.float16),
-        "bfloat16": np.array([[1.0, NAN]], ml_dtypes.bfloat16), "bool": np.array([True, False]), "int8": np.array([-3], np.int8),
-        "uint64": np.array([2**63], np.uint64), "big": np.array([1.25, 2.0], ">f4"), "strided": np.arange(6.0).reshape(2, 3).T,
+        "none": None, "flag": True, "count": 3, "float": 0.1, "nan": NAN, "inf": [float("inf"), -float("inf")],
+        "text": "é \x1b\n你",
+        "float64": np.array([[1.5, NAN], [-np.inf, 0.0]]), "float32": np.array([0.1], np.float32), "float16": np.array(
+        [0.1], np.float16),
+        "bfloat16": np.array([[1.0, NAN]], ml_dtypes.bfloat16), "bool": np.array([True, False]), "int8": np.array([-3],
+        np.int8),
+        "uint64": np.array([2**63], np.uint64), "big": np.array([1.25, 2.0], ">f4"), "strided": np.arange(6.0).reshape(
+        2, 3).T,
         "scalar": np.float32(0.1), "scalar16": np.float16(0.5), "brain": ml_dtypes.bfloat16(2), "zero": np.array(2.5),
         "nothing": np.zeros((0, 3)),
-        "long": np.array([1.5], np.longdouble), "backwards": np.arange(3)[::-1], "whole": np.array(7), "nested": [{"a": np.array([1])}],
+        "long": np.array([1.5], np.longdouble), "backwards": np.arange(3)[::-1], "whole": np.array(7), "nested": [{
+        "a": np.array([1])}],
         "scalar_nan": np.float32(NAN), "zero_nan": np.array(NAN),
     }  # fmt: skip
     found = strict(write(document))
     assert found == {
         "none": None, "flag": True, "count": 3, "float": 0.1, "nan": None, "inf": [None, None], "text": "é \x1b\n你",
-        "float64": [[1.5, None], [None, 0.0]], "float32": [0.1], "float16": [0.099975586], "bfloat16": [[1.0, None]], "bool": [True, False],
-        "int8": [-3], "uint64": [2**63], "big": [1.25, 2.0], "strided": [[0, 3], [1, 4], [2, 5]], "scalar": 0.1, "scalar16": 0.5,
+        "float64": [[1.5, None], [None, 0.0]], "float32": [0.1], "float16": [0.099975586], "bfloat16": [[1.0, None]],
+        "bool": [True, False],
+        "int8": [-3], "uint64": [2**63], "big": [1.25, 2.0], "strided": [[0, 3], [1, 4], [2, 5]], "scalar": 0.1,
+        "scalar16": 0.5,
         "brain": 2.0,
-        "zero": 2.5, "nothing": [], "long": [1.5], "backwards": [2, 1, 0], "whole": 7, "nested": [{"a": [1]}], "scalar_nan": None,
+        "zero": 2.5, "nothing": [], "long": [1.5], "backwards": [2, 1, 0], "whole": 7, "nested": [{"a": [1]}],
+        "scalar_nan": None,
         "zero_nan": None,
     }  # fmt: skip
     assert list(found) == list(document)

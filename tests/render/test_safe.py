@@ -54,7 +54,8 @@ def test_ascii_is_ascii_and_printable(text: str) -> None:
         ("🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",) * 2 + (
             "\\u{1f3f4}\\u{e0067}\\u{e0062}\\u{e0065}\\u{e006e}\\u{e0067}\\u{e007f}",
         ),
-        ("🏴\U000e0068\U000e0069\U000e007f", "🏴\\u{e0068}\\u{e0069}\\u{e007f}", "\\u{1f3f4}\\u{e0068}\\u{e0069}\\u{e007f}"),
+        ("🏴\U000e0068\U000e0069\U000e007f", "🏴\\u{e0068}\\u{e0069}\\u{e007f}",
+        "\\u{1f3f4}\\u{e0068}\\u{e0069}\\u{e007f}"),
     ],
 )  # fmt: skip
 def test_examples(text: str, shown: str, ascii: str) -> None:

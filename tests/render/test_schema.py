@@ -20,10 +20,12 @@ DOCUMENTS = {
         "tokens": [{"index": 0, "text": "a", "id": None, "start": 0, "end": 1, "special": False, "bytes": [97]}],
     },
     "attn.weights/1": {
-        "schema": "attn.weights/1", "version": "0", "file": "w.npz", "layout": "canonical", "metadata": {}, "warnings": [],
+        "schema": "attn.weights/1", "version": "0", "file": "w.npz", "layout": "canonical", "metadata": {},
+        "warnings": [],
         "digest": "ab" * 32, "embedding": None,
         "sizes": {
-            "d_model": 4, "heads": 1, "kv_heads": 1, "d_k": 4, "d_v": 4, "bias": False, "output_projection": False, "layer_norm": False,
+            "d_model": 4, "heads": 1, "kv_heads": 1, "d_k": 4, "d_v": 4, "bias": False, "output_projection": False,
+            "layer_norm": False,
         },
         "tensors": [{
             "name": "q.weight", "dtype": "float32", "shape": [4, 4], "bytes": 64, "role": "q.weight",
@@ -31,10 +33,12 @@ DOCUMENTS = {
         }],
     },
     "attn.tensors/1": {
-        **{key: value for key, value in documents.run(["a", "b"]).items() if key not in ("text", "tokens", "layers", "schema", "overview")},
+        **{key: value for key, value in documents.run(["a", "b"]).items() if key not in ("text", "tokens", "layers",
+        "schema", "overview")},
         "schema": "attn.tensors/1", "file": "c.npz", "queries": 2, "keys": 2,
         "links": [{"index": [0], "head": 0, "query": 0, "key": 0, "weight": 1.0}],
-        "batch": [{"index": [0], "heads": [{"head": 0, "scores": [[1, None]], "weights": [[1, 0]], "output": [[0.5]]}]}],
+        "batch": [{"index": [0], "heads": [{"head": 0, "scores": [[1, None]], "weights": [[1, 0]], "output": [[
+        0.5]]}]}],
     },
 }  # fmt: skip
 

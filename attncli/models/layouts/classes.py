@@ -78,7 +78,8 @@ def _read_shared(tensors: Tensors, asked: Asked) -> Read:
     side = tensors.read("queries.weight", None, None).shape[1]
     if width % side:
         raise InputError(
-            f"{tensors.spelled['queries.weight']} works on {side} entries, {tensors.spelled['fc_out.weight']} on {width}",
+            f"{tensors.spelled['queries.weight']} works on {side} entries, {tensors.spelled['fc_out.weight']} on "
+            f"{width}",
             where=tensors.where,
             expected="a head's width that divides the embedding's",
         )

@@ -15,7 +15,8 @@ from attncli.errors import InputError
 Array = np.ndarray[Any, Any]
 
 AROUND = frozenset(
-    ("module", "model", "transformer", "encoder", "decoder", "block", "self", "sa", "mha", "attn", "attention", "self_attn",
+    ("module", "model", "transformer", "encoder", "decoder", "block", "self", "sa", "mha", "attn", "attention",
+    "self_attn",
      "self_attention", "multihead_attn", "multihead_attention", "multi_head_attention")
 )  # fmt: skip
 """Modules that people wrap around an attention; they say nothing about how it spells its tensors."""

@@ -120,7 +120,8 @@ def _fitting(tensors: Tensors) -> Layout:
         raise InputError(
             f"these tensors are no attention that attn knows: {listing(tensors.spelled.values())}",
             where=tensors.where,
-            expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, c_attn, …",
+            expected="q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, "
+            "c_attn, …",
             hint=_similar(present, {name for layout in layouts for name in layout.knows}),
         )
     missing = [name for name in nearest.needs if name not in present]

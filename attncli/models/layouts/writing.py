@@ -67,7 +67,8 @@ def _needs(facts: Facts, layout: str, *, heads: int | None = None, square: bool 
     widths = (facts.heads * facts.d_k, facts.heads * facts.d_v)
     if square and widths != (facts.d_model, facts.d_model):
         raise UsageError(
-            f"layout {layout} has projections from d_model to d_model ({facts.d_model}), these lead to {widths[0]} and {widths[1]}",
+            f"layout {layout} has projections from d_model to d_model ({facts.d_model}), these lead to {widths[0]} "
+            f"and {widths[1]}",
             expected="heads × d_k = heads × d_v = d_model, or --layout canonical",
         )
     if output and not facts.output_projection:

@@ -115,7 +115,8 @@ def _circuits(part: Document, view: View) -> Lines:
         blocks.append(
             table(
                 ["heads", "through", "strength", "chance"], pairs, view, align=["left", "left", "right", "right"],
-                title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one writes",
+                title="strongest compositions", note="how much a later head's Q, K or V reads of what an earlier one "
+                                                     "writes",
             )
         )  # fmt: skip
     return stack(blocks)

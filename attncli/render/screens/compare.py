@@ -61,7 +61,8 @@ def compare_rows(document: Document) -> Iterable[list[object]]:
     for head in document["heads"]:
         most = head["max_difference"]
         yield [
-            head["a"]["layer"], head["a"]["head"], head["b"]["layer"], head["b"]["head"], most["value"], most["query"], most["key"],
+            head["a"]["layer"], head["a"]["head"], head["b"]["layer"], head["b"]["head"], most["value"], most["query"],
+            most["key"],
             head["mean_difference"], head["js"], head["kept"], head["output_error"],
         ]  # fmt: skip
 
@@ -244,7 +245,8 @@ def _tables(document: Document, view: View) -> Lines:
     texts = [document["a"]["tokens"][at]["text"] for at in rows]
     return spaced(
         matrix(
-            head["difference"], texts, texts, view, shade=False, mark_max=False, title=f"difference {_pair(head, view)}",
+            head["difference"], texts, texts, view, shade=False, mark_max=False,
+            title=f"difference {_pair(head, view)}",
             note="B − A · rows: queries, columns: keys", row_numbers=rows, column_numbers=rows,
         )
         for head in _drawn(document, view, 1)
@@ -259,7 +261,8 @@ def _moved(document: Document, view: View) -> Lines:
     rows = [
         [
             *([f"L{one['layer']} H{one['head']}"] if several else []),
-            f"{one['query']} {_link(one, texts, view).split(arrow)[0]}{arrow}{one['key']} {_link(one, texts, view).split(arrow)[1]}",
+            f"{one['query']} {_link(one, texts, view).split(arrow)[0]}{arrow}"
+            f"{one['key']} {_link(one, texts, view).split(arrow)[1]}",
             f"{one['a']:.{view.precision}f}",
             f"{one['b']:.{view.precision}f}",
             _signed(one["difference"], view),

@@ -83,7 +83,8 @@ def _lookback(document: Document, view: View) -> Lines:
     for token, step in zip(document["generated"], document["steps"], strict=True):
         best = max(step["heads"], key=lambda head: head["top"]["weight"])
         key = best["top"]["key"]
-        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best['top']['weight']:.{view.precision}f} L{best['layer']} H{best['head']}"
+        where = f"L{best['layer']} H{best['head']}"
+        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best['top']['weight']:.{view.precision}f} {where}"
         shares = [f"{step[name]:.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")]
         named = label(token["text"], ascii=view.ascii)
         rows.append([str(token["index"]), named, *shares, bar(step["lookback"], BAR, ascii=view.ascii), looks])

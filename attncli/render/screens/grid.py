@@ -13,7 +13,8 @@ from attncli.render.view import View
 Document = Any
 
 KINDS = {
-    "first": "the first token", "special": "special tokens", "self": "the query itself", "neighbours": "immediate neighbours",
+    "first": "the first token", "special": "special tokens", "self": "the query itself",
+    "neighbours": "immediate neighbours",
     "punctuation": "punctuation",
 }  # fmt: skip
 
@@ -34,7 +35,8 @@ def grid_part(document: Document, view: View) -> Lines:
         value = None if value is None else value["value"]
         grid[layers.index(head["layer"]), numbers.index(head["head"])] = np.nan if value is None else value
     return matrix(
-        grid, None, None, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric", row_numbers=layers,
+        grid, None, None, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric",
+        row_numbers=layers,
         column_numbers=numbers,
     )  # fmt: skip
 
@@ -50,6 +52,7 @@ def stated(document: Document) -> str:
         said.append(f"sorted by {sort['metric']}, {'smallest' if sort['rising'] else 'largest'} first")
     if document.get("links_leave_out"):
         said.append(
-            f"top links leave out {', '.join(KINDS[name] for name in document['links_leave_out'])} (--all-links counts all)"
+            f"top links leave out {', '.join(KINDS[name] for name in document['links_leave_out'])} (--all-links "
+            f"counts all)"
         )
     return "; ".join(said)
