@@ -237,6 +237,6 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     if not heads.size:
         return []
     count, several = len(set(queries.tolist())), len(set(heads.tolist()))
-    queries = f"{count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads"
-    where = f"layer {trace.layer}: {queries} have no finite output"
+    lost = f"{count} of {rows.shape[-1]} queries in {several} of {rows.shape[0]} heads"
+    where = f"layer {trace.layer}: {lost} have no finite output"
     return [f"{where}: their numbers are too large for {backend.dtype}; a smaller --scale or a wider --dtype"]
