@@ -26,15 +26,12 @@ LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps
 BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 GPT2 = {
-    "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37,
-    "layer_norm_epsilon": 1e-3,
+    "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,
     "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 BART = {
-    "vocab_size": 61, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
-    "decoder_attention_heads": 5,
-    "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True,
-    "pad_token_id": 1,
+    "vocab_size": 61, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 5,
+    "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True, "pad_token_id": 1,
     "decoder_start_token_id": 2,
 }  # fmt: skip
 T5 = {
@@ -45,13 +42,11 @@ T5 = {
 
 LATENT = {
     **PLAIN, "num_key_value_heads": 6, "moe_intermediate_size": 23,
-    "n_routed_experts": 6, "n_shared_experts": 2, "kv_lora_rank": 14, "q_lora_rank": 11, "qk_nope_head_dim": 4,
-    "qk_rope_head_dim": 6,
+    "n_routed_experts": 6, "n_shared_experts": 2, "kv_lora_rank": 14, "q_lora_rank": 11, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
     "v_head_dim": 7,
 }  # fmt: skip
 LLAMA4 = {
-    **LLAMA, "num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 97.0},
-    "intermediate_size_mlp": 29,
+    **LLAMA, "num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 97.0}, "intermediate_size_mlp": 29,
     "num_local_experts": 5, "attention_chunk_size": 5, "floor_scale": 3, "attn_scale": 0.8,
 }  # fmt: skip
 
@@ -74,22 +69,18 @@ CASES: dict[str, Case] = {
     "bert": Case("bert", BERT),
     "bert for masked words": Case("bert", BERT, "AutoModelForMaskedLM"),
     "roberta": Case("roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 1}),
-    "xlm-roberta": Case("xlm-roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 0, "hidden_act": "gelu_new"},
-    "AutoModelForMaskedLM"),
+    "xlm-roberta": Case("xlm-roberta", {**BERT, "type_vocab_size": 1, "pad_token_id": 0, "hidden_act": "gelu_new"}, "AutoModelForMaskedLM"),
     "camembert": Case("camembert", {**BERT, "pad_token_id": 1}, "AutoModelForMaskedLM"),
     "mpnet": Case("mpnet", BERT, "AutoModelForMaskedLM"),
     "distilbert": Case(
-        "distilbert", {"vocab_size": 61, "dim": 30, "n_layers": 2, "n_heads": 3, "hidden_dim": 37,
-        "max_position_embeddings": 29}
+        "distilbert", {"vocab_size": 61, "dim": 30, "n_layers": 2, "n_heads": 3, "hidden_dim": 37, "max_position_embeddings": 29}
     ),
     "electra": Case("electra", {**BERT, "embedding_size": 14}),
     "modernbert": Case(
         "modernbert",
         {
-            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 4, "num_attention_heads": 3,
-            "intermediate_size": 37,
-            "local_attention": 6, "norm_eps": 1e-3, "norm_bias": True, "attention_bias": True, "mlp_bias": True,
-            "pad_token_id": 0,
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 37,
+            "local_attention": 6, "norm_eps": 1e-3, "norm_bias": True, "attention_bias": True, "mlp_bias": True, "pad_token_id": 0,
             "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2,
             "rope_parameters": {
                 "full_attention": {"rope_type": "default", "rope_theta": 97.0},
@@ -110,8 +101,7 @@ CASES: dict[str, Case] = {
     "gpt_neo": Case(
         "gpt_neo",
         {
-            "vocab_size": 61, "hidden_size": 30, "num_layers": 4, "num_heads": 3, "attention_types": [[["global",
-            "local"], 2]],
+            "vocab_size": 61, "hidden_size": 30, "num_layers": 4, "num_heads": 3, "attention_types": [[["global", "local"], 2]],
             "window_size": 5, "intermediate_size": 37, "max_position_embeddings": 29, "layer_norm_epsilon": 1e-3,
             "bos_token_id": 1, "eos_token_id": 2,
         },
@@ -120,18 +110,15 @@ CASES: dict[str, Case] = {
     "gpt_neox": Case(
         "gpt_neox",
         {
-            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 3,
-            "intermediate_size": 37,
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 37,
             "layer_norm_eps": 1e-3, **_rope("default", partial_rotary_factor=0.5), "bos_token_id": 1, "eos_token_id": 2,
         },
     ),
     "gpt_neox in sequence": Case(
         "gpt_neox",
         {
-            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3,
-            "intermediate_size": 37,
-            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5),
-            "max_position_embeddings": 7,
+            "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
+            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7,
             "bos_token_id": 1, "eos_token_id": 2,
         },
         "AutoModelForCausalLM",
@@ -147,25 +134,20 @@ CASES: dict[str, Case] = {
          "max_position_embeddings": 29, "word_embed_proj_dim": 22, "do_layer_norm_before": False},
         "AutoModelForCausalLM",
     ),
-    "bloom": Case("bloom", {"vocab_size": 61, "hidden_size": 30, "n_layer": 2, "n_head": 5,
-    "layer_norm_epsilon": 1e-3}),
-    "llama": Case("llama", {**LLAMA, **_rope("default"), "attention_bias": True, "mlp_bias": True},
-    "AutoModelForCausalLM"),
+    "bloom": Case("bloom", {"vocab_size": 61, "hidden_size": 30, "n_layer": 2, "n_head": 5, "layer_norm_epsilon": 1e-3}),
+    "llama": Case("llama", {**LLAMA, **_rope("default"), "attention_bias": True, "mlp_bias": True}, "AutoModelForCausalLM"),
     "llama linear": Case("llama", {**LLAMA, **_rope("linear", factor=3.0)}),
     "llama 3.1": Case(
         "llama",
-        {**LLAMA, **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-        original_max_position_embeddings=19)},
+        {**LLAMA, **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=19)},
     ),
     "llama yarn": Case(
-        "llama", {**LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=3.0,
-        beta_slow=0.5)}
+        "llama", {**LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=3.0, beta_slow=0.5)}
     ),
     "llama dynamic": Case("llama", {**LLAMA, **_rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
     "mistral": Case("mistral", {**LLAMA, **_rope("default"), "sliding_window": 5}),
     "mixtral": Case(
-        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5,
-        "num_experts_per_tok": 2,
+        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2,
          "sliding_window": 5}
     ),
     "qwen2": Case(
@@ -175,13 +157,11 @@ CASES: dict[str, Case] = {
     "qwen3": Case("qwen3", {**LLAMA, **_rope("default"), "attention_bias": True}, "AutoModelForCausalLM"),
     "qwen3_moe": Case(
         "qwen3_moe",
-        {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2,
-        "moe_intermediate_size": 23},
+        {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23},
     ),
     "qwen3_moe, some layers without": Case(
         "qwen3_moe",
-        {**LLAMA, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
-        "mlp_only_layers": [0]},
+        {**LLAMA, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23, "mlp_only_layers": [0]},
     ),
     "gemma": Case("gemma", {**LLAMA, **_rope("default")}),
     "gemma2": Case(
@@ -207,8 +187,7 @@ CASES: dict[str, Case] = {
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     ),
     "phi": Case(
-        "phi", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "qk_layernorm": True},
-        "AutoModelForCausalLM"
+        "phi", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "qk_layernorm": True}, "AutoModelForCausalLM"
     ),
     "phi3": Case("phi3", {**PLAIN, **_rope("default"), "sliding_window": 5}),
     "phi3 long": Case(
@@ -219,19 +198,15 @@ CASES: dict[str, Case] = {
         },
     ),
     "olmo2": Case("olmo2", {**PLAIN, **_rope("default"), "attention_bias": True}),
-    "cohere": Case("cohere", {**LAYER_NORM, **_rope("default"), "use_qk_norm": True, "attention_bias": True},
-    "AutoModelForCausalLM"),
+    "cohere": Case("cohere", {**LAYER_NORM, **_rope("default"), "use_qk_norm": True, "attention_bias": True}, "AutoModelForCausalLM"),
     "stablelm": Case(
-        "stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "use_qkv_bias": True,
-        "qk_layernorm": True}
+        "stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "use_qkv_bias": True, "qk_layernorm": True}
     ),
-    "stablelm parallel": Case("stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.34),
-    "use_parallel_residual": True}),
+    "stablelm parallel": Case("stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.34), "use_parallel_residual": True}),
     "smollm3": Case("smollm3", {**LLAMA, **_rope("default"), "no_rope_layers": [1, 0, 1]}),
     "falcon": Case(
         "falcon",
-        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "bias": True, **_rope(
-        "default"),
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "bias": True, **_rope("default"),
          "layer_norm_epsilon": 1e-3},
     ),
     "falcon new": Case(
@@ -252,8 +227,7 @@ CASES: dict[str, Case] = {
     ),
     "granite": Case(
         "granite",
-        {**PLAIN, **_rope("default"), "attention_multiplier": 0.31, "residual_multiplier": 0.7,
-        "embedding_multiplier": 1.9,
+        {**PLAIN, **_rope("default"), "attention_multiplier": 0.31, "residual_multiplier": 0.7, "embedding_multiplier": 1.9,
          "logits_scaling": 3.0, "attention_bias": True, "mlp_bias": True},
         "AutoModelForCausalLM",
     ),
@@ -272,33 +246,26 @@ CASES: dict[str, Case] = {
         "olmo3",
         {**PLAIN, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
          "rope_parameters": {
-             "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
-             "rope_theta": 97.0},
+             "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 97.0},
              "sliding_attention": {"rope_type": "default", "rope_theta": 11.0},
          }},
     ),
     "olmo3 by silence": Case("olmo3", {**PLAIN, "num_hidden_layers": 4, "sliding_window": 5, "attention_bias": True}),
-    "starcoder2": Case("starcoder2", {**BARE, **_rope("default"), "norm_epsilon": 1e-3, "sliding_window": 5},
-    "AutoModelForCausalLM"),
+    "starcoder2": Case("starcoder2", {**BARE, **_rope("default"), "norm_epsilon": 1e-3, "sliding_window": 5}, "AutoModelForCausalLM"),
     "starcoder2 without biases": Case("starcoder2", {**BARE, **_rope("linear", factor=2.0), "use_bias": False}),
     "cohere2": Case(
-        "cohere2", {**LAYER_NORM, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5,
-        "attention_bias": True},
+        "cohere2", {**LAYER_NORM, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5, "attention_bias": True},
         "AutoModelForCausalLM",
     ),
     "ministral": Case("ministral", {**LLAMA, **_rope("default"), "sliding_window": 5, "layer_types": MIXED}),
-    "exaone4": Case("exaone4", {**PLAIN, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5},
-    "AutoModelForCausalLM"),
-    "exaone4 without windows": Case("exaone4", {**PLAIN, **_rope("default"), "sliding_window": None, "layer_types": [
-    "full_attention"] * 3}),
-    "nemotron": Case("nemotron", {**BARE, **_rope("default", partial_rotary_factor=0.7), "norm_eps": 1e-3,
-    "attention_bias": True, "mlp_bias": True}),
+    "exaone4": Case("exaone4", {**PLAIN, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5}, "AutoModelForCausalLM"),
+    "exaone4 without windows": Case("exaone4", {**PLAIN, **_rope("default"), "sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "nemotron": Case("nemotron", {**BARE, **_rope("default", partial_rotary_factor=0.7), "norm_eps": 1e-3, "attention_bias": True, "mlp_bias": True}),
     "nemotron by silence": Case("nemotron", {**BARE, "hidden_size": 48, "norm_eps": 1e-3}, "AutoModelForCausalLM"),
     "qwen2_moe": Case(
         "qwen2_moe",
         {**PLAIN, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
-         "shared_expert_intermediate_size": 19, "mlp_only_layers": [1], "use_sliding_window": True,
-         "sliding_window": 5},
+         "shared_expert_intermediate_size": 19, "mlp_only_layers": [1], "use_sliding_window": True, "sliding_window": 5},
     ),
     "qwen2_moe in steps": Case(
         "qwen2_moe",
@@ -312,25 +279,21 @@ CASES: dict[str, Case] = {
     "seed_oss without biases": Case("seed_oss", {**LLAMA, "attention_bias": False}, "AutoModelForCausalLM"),
     "gpt_oss": Case(
         "gpt_oss",
-        {**LLAMA, **_rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5,
-        "swiglu_limit": 0.9},
+        {**LLAMA, **_rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},
         "AutoModelForCausalLM",
     ),
     "gpt_oss by silence": Case(
-        "gpt_oss", {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5,
-        "attention_bias": False},
+        "gpt_oss", {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "attention_bias": False},
     ),
     "deepseek_v2": Case(
         "deepseek_v2",
         {**LATENT, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9),
-         "num_experts_per_tok": 2, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2,
-         "attention_bias": True,
+         "num_experts_per_tok": 2, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "attention_bias": True,
          "routed_scaling_factor": 1.7, "first_k_dense_replace": 1},
         "AutoModelForCausalLM",
     ),
     "deepseek_v2 with one projection": Case(
-        "deepseek_v2", {**LATENT, "q_lora_rank": None, "num_experts_per_tok": 3, "first_k_dense_replace": 2,
-        "mlp_bias": True}
+        "deepseek_v2", {**LATENT, "q_lora_rank": None, "num_experts_per_tok": 3, "first_k_dense_replace": 2, "mlp_bias": True}
     ),
     "deepseek_v3": Case(
         "deepseek_v3",
@@ -340,15 +303,13 @@ CASES: dict[str, Case] = {
     ),
     "deepseek_v3 in halves": Case(
         "deepseek_v3",
-        {**LATENT, **_rope("default"), "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False,
-        "num_experts_per_tok": 3,
+        {**LATENT, **_rope("default"), "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False, "num_experts_per_tok": 3,
          "n_group": 2, "topk_group": 1, "first_k_dense_replace": 0},
     ),
     "llama4_text": Case("llama4_text", LLAMA4, "AutoModelForCausalLM"),
     "llama4_text without norms": Case(
         "llama4_text",
-        {**LLAMA4, "use_qk_norm": False, "attention_bias": True, "interleave_moe_layer_step": 2,
-        "num_experts_per_tok": 2,
+        {**LLAMA4, "use_qk_norm": False, "attention_bias": True, "interleave_moe_layer_step": 2, "num_experts_per_tok": 2,
          "attn_temperature_tuning": False},
     ),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
@@ -358,8 +319,7 @@ CASES: dict[str, Case] = {
     "mbart": Case("mbart", {**BART, "scale_embedding": False}, "AutoModelForSeq2SeqLM"),
     "mbart by silence": Case("mbart", {key: value for key, value in BART.items() if not key.endswith("_id")}),
     "m2m_100": Case("m2m_100", BART, "AutoModelForSeq2SeqLM"),
-    "m2m_100 by silence": Case("m2m_100", {**{key: value for key, value in BART.items() if "_id" not in key
-    and "scale" not in key}, "d_model": 45}),
+    "m2m_100 by silence": Case("m2m_100", {**{key: value for key, value in BART.items() if "_id" not in key and "scale" not in key}, "d_model": 45}),
     "pegasus": Case("pegasus", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
     "blenderbot": Case("blenderbot", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
     "blenderbot by silence": Case("blenderbot", {key: value for key, value in BART.items() if "scale" not in key}),
