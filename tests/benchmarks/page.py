@@ -56,13 +56,13 @@ def write(tokens: int, file: str) -> None:
     from attncli.render.page.contents import Page
     from attncli.render.page.writer import page_bytes
 
-    if tokens <= 510:
+    if tokens <= 512:
         model = attncli.load("minilm")
         found = model.encode(text(tokens - 2))
     else:  # minilm has 512 positions; twelve heads of 64 dimensions stand for a layer of a decoder
         backend = choose("numpy", device=None, dtype="float32")
         model = seeded_model(Settings(d_model=768, heads=12), 0, "seeded", tokenizer("whitespace"), backend)
-        found = model.encode(text(tokens))
+        found = model.encode(" ".join(f"{word}{at}" for at, word in enumerate(text(tokens).split())))
     start = time.perf_counter()
     for _ in model.trace(found, keep=(), rows=64):
         pass

@@ -1,4 +1,4 @@
-"""Vectors as whole numbers of 16 bits, on a scale of their own in every dimension."""
+"""Vectors as whole numbers of at most 16 bits, on a scale of their own in every dimension."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Fixed:
         return self.low + self.step * self.codes.astype(np.float32)
 
 
-def fixed(values: Floats) -> Fixed:
-    """A matrix [row, dim] of finite numbers on 65,536 even steps from the least to the greatest of each dimension."""
+def fixed(values: Floats, steps: int = STEPS) -> Fixed:
+    """A matrix [row, dim] of finite numbers on even steps from the least to the greatest of each dimension."""
     low = values.min(0)
-    step = ((values.max(0) - low) / STEPS).astype(np.float32)
+    step = ((values.max(0) - low) / steps).astype(np.float32)
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
-    return Fixed(np.clip(codes, 0, STEPS).astype(np.uint16), low, step)
+    return Fixed(np.clip(codes, 0, steps).astype(np.uint16), low, step)

@@ -15,7 +15,7 @@ from attncli.analysis.measure import Tally
 from attncli.analysis.metrics import DEFAULT
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.records.fixed import Fixed, Floats, fixed
+from attncli.analysis.records.fixed import STEPS, Fixed, Floats, fixed
 from attncli.analysis.records.gathered import Bits, Gathered
 from attncli.analysis.records.recipe import Absent, Exact, Products, Recipe, made_again, roots
 from attncli.analysis.row_consumers import Watch
@@ -29,6 +29,8 @@ LINKS = 10
 """How many links of each head are kept."""
 WORST = 5e-4
 """The largest difference between a weight made again and the true one that is let pass."""
+COARSE, GOOD = (8191, 16383, 32767), 2e-4
+"""Fewer steps of queries and keys, which are taken where they bring no larger difference than this."""
 HELD = 1 << 24
 """Weights of a layer that are held until its end, in case q·k does not give them closely enough."""
 SMALL = 1 << 14
@@ -125,7 +127,7 @@ class LayerRecords:
         """The records, once all rows have gone by. arithmetic: None where q·k does not give the scores."""
         measured = self._tally.result()
         found = self._links.found()
-        made: dict[tuple[int, bool], Kept] = {}
+        made: dict[tuple[int, int | None], Kept] = {}
         for place, head in enumerate(self.chosen):
             recipe, terms, error = self._recipe(place, head, arithmetic, made)
             values = {name: float(measured[name].value[place]) for name in METRICS}
@@ -145,7 +147,7 @@ class LayerRecords:
             )
 
     def _recipe(
-        self, place: int, head: int, arithmetic: Arithmetic | None, made: dict[tuple[int, bool], Kept]
+        self, place: int, head: int, arithmetic: Arithmetic | None, made: dict[tuple[int, int | None], Kept]
     ) -> tuple[Recipe, Products | None, float]:
         """The head's recipe, what its terms are computed from, and the error of the former.
 
@@ -155,11 +157,14 @@ class LayerRecords:
         rows = self.gathered(0)
         weights = None if rows.weights is None else rows.weights[place]
         if arithmetic is not None and rows.straight:
-            for exactly in (False, True):
-                products = self._products(place, head, arithmetic, made, exactly=exactly)
+            short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
+            # fewer steps deflate better; what heads share is kept once, and a short text takes little anyway
+            coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
+            for steps in (*coarse, STEPS, None):
+                products = self._products(place, head, arithmetic, made, steps)
                 error = np.inf if products is None else self._error(place, products)
-                if products is not None and error <= WORST:
-                    if weights is not None and max(weights.shape) <= products.width:
+                if products is not None and error <= (GOOD if steps in coarse else WORST):
+                    if weights is not None and short:
                         return Exact(weights), products, 0.0
                     return products, products, error
         if weights is None:
@@ -171,19 +176,19 @@ class LayerRecords:
         return found, None, float(np.abs(again - np.nan_to_num(rows.sample[place])).max(initial=0.0))
 
     def _products(
-        self, place: int, head: int, arithmetic: Arithmetic, made: dict[tuple[int, bool], Kept], *, exactly: bool
+        self, place: int, head: int, arithmetic: Arithmetic, made: dict[tuple[int, int | None], Kept], steps: int | None
     ) -> Products | None:
         q, group = arithmetic.q[head], head * len(arithmetic.k) // len(arithmetic.q)
         k = arithmetic.k[group]
         if not (np.isfinite(q).all() and np.isfinite(k).all()):
             return None
-        if (group, exactly) not in made:  # heads that share keys share what is kept of them
-            made[group, exactly] = k if exactly else fixed(k)
+        if (group, steps) not in made:  # heads that share keys share what is kept of them
+            made[group, steps] = k if steps is None else fixed(k, steps)
         biases = self.gathered(0).bias
         bias = None if biases is None else np.nan_to_num(biases[place])
         return Products(
-            q if exactly else fixed(q),
-            made[group, exactly],
+            q if steps is None else fixed(q, steps),
+            made[group, steps],
             group,
             self.gathered(0).lse[place],
             bias,
