@@ -178,7 +178,7 @@ def test_captured_arrays(chromium: Any, tmp_path: Path, extra: dict[str, np.ndar
     } | extra
     arrays = captured(tensors, "file", NumpyBackend("float64"), Options(softcap=3.0))
     trace = arrays.attend()
-    document = tensors_document("file", arrays, trace, Everywhere(), heads=None, top=3, stages=False)
+    document = tensors_document("file", arrays, trace, Everywhere(), heads=range(4), top=3, stages=False)
     hidden = np.isneginf(trace.stages["masked"])
     expected = {
         (batch, head): np.where(hidden[batch, head], -1, trace.stages["weights"][batch, head])
