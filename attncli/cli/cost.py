@@ -64,6 +64,8 @@ def cost(
     environment: Environment = ctx.obj
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
+    if not measure and answer.shown(output, PARTS) == frozenset(("measured",)):
+        raise UsageError("--show measured shows what was timed, and nothing was", expected="--measure as well")
     loaded = (
         None
         if model is None

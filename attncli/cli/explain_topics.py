@@ -13,7 +13,7 @@ from attncli.cli import request
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import ExplainOutput, one
 from attncli.cli.option import LARGEST_SEED
-from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number
+from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number, without
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -114,7 +114,7 @@ def matrix_softmax(
 def order(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
+    model: Annotated[ModelOptions, without("head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: ExplainOutput,

@@ -114,6 +114,8 @@ def mask(
     at = 0 if loaded is None else one(request.numbers(layer, "layer", len(loaded.spec.blocks)), "layer")
     if loaded is not None:
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
+    if len(masks) < 2 and answer.shown(output, PARTS) == frozenset(("counts",)):
+        raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:

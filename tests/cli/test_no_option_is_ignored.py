@@ -98,6 +98,21 @@ def offered() -> list[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (("run", "a b", "--batch"), "--lines"),
+        (("explain", "order", "a b", "--head=nan"), "no option --head"),
+        (("cost", "--show", "measured"), "--measure as well"),
+        (("mask", "causal", "--show", "counts"), "two masks or more"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_misuse(line: tuple[str, ...], says: str) -> None:
+    found = ask(*line)
+    assert (found.code, found.out) == (2, "")
+    assert says in found.err
+
+
 @pytest.mark.parametrize(("command", "name", "option"), offered(), ids=lambda value: value)
 def test_an_option_does_something(command: str, name: str, option: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("dog")
