@@ -3,6 +3,7 @@
     attncli.attention(q, k, v, causal=True)     every stage of one attention, NumPy or torch
     attncli.load("minilm"), attncli.load(seed=0)    a model; `model.trace(text)` yields its layers
     from attncli.metrics import entropy, measure    numbers per head
+    attncli.ablate(model, text), logits, patch    which heads matter
 
 Where things are, in the order in which data flows; a room imports only rooms above it:
 
@@ -24,6 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli import metrics as metrics
+    from attncli.analysis.effects.asking import ablate as ablate
+    from attncli.analysis.effects.asking import logits as logits
+    from attncli.analysis.effects.asking import patch as patch
     from attncli.errors import AttnError as AttnError
     from attncli.mechanism.attend import attention as attention
     from attncli.mechanism.spec import Spec as Spec
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
     from attncli.models.load import load as load
 
 __version__ = "0.1.0"
-__all__ = ["AttentionTrace", "AttnError", "Spec", "__version__", "attention", "load", "metrics"]
+__all__ = [
+    "AttentionTrace", "AttnError", "Spec", "__version__", "ablate", "attention", "load", "logits", "metrics", "patch",
+]  # fmt: skip
 
 _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
@@ -39,6 +45,9 @@ _HOMES = {
     "AttnError": "attncli.errors",
     "attention": "attncli.mechanism.attend",
     "load": "attncli.models.load",
+    "ablate": "attncli.analysis.effects.asking",
+    "logits": "attncli.analysis.effects.asking",
+    "patch": "attncli.analysis.effects.asking",
 }
 _MODULES = {"metrics": "attncli.metrics"}
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET, UnsetType, structs
 
 from attncli.analysis.document import header, notes, overflow
 from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
+from attncli.analysis.effects.ablation import Removal, remove
+from attncli.analysis.effects.changes import Link
+from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.places import Chosen, everything
 from attncli.analysis.words import Words
 from attncli.errors import InputError
 from attncli.inputs.token import Token
@@ -26,6 +31,14 @@ class Sought:
     end: int
     layers: Sequence[int] | None = None
     heads: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """That the effect of cutting the link is wanted. memory: bytes there may be. told: the share done."""
+
+    memory: int
+    told: Callable[[float], None]
 
 
 class _Ends:
@@ -55,7 +68,13 @@ class _Ends:
 
 
 def find_document(
-    model: Model, text: str, tokens: Sequence[Token], sought: Sought, *, words: Words | None = None
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    sought: Sought,
+    *,
+    words: Words | None = None,
+    cutting: Cutting | None = None,
 ) -> FindDocument:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
 
@@ -99,6 +118,9 @@ def find_document(
             expected="numbers that their type can hold",
             hint="--dtype float64",
         )
+    together: float | UnsetType | None = UNSET
+    if cutting is not None:
+        found, together = _with_effects(model, tokens, sought, ends, found, cutting)
     found.sort(key=lambda row: (-row.weight, row.layer, row.head))
     return FindDocument(
         **header(model, text, tokens, words),
@@ -106,8 +128,36 @@ def find_document(
         key=sought.end,
         words=words is not None,
         heads=found,
+        effect_together=together,
         warnings=warnings,
     )
+
+
+def _with_effects(
+    model: Model,
+    tokens: Sequence[Token],
+    sought: Sought,
+    ends: Sequence[Sequence[int]],
+    found: Sequence[FoundHead],
+    cutting: Cutting,
+) -> tuple[list[FoundHead], float | None]:
+    """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
+    every = everything(model.spec)
+    chosen = Chosen(
+        every.layers if sought.layers is None else sought.layers, every.heads if sought.heads is None else sought.heads
+    )
+    link = Link(tuple(ends[0]), tuple(ends[1]))
+    removed = remove(
+        model, tokens, Removal(chosen, link=link, baseline="none"), Asked(("vector",), link.queries, link.queries[-1]),
+        memory=cutting.memory, told=cutting.told,
+    )  # fmt: skip
+    turned = {(one.place.layer, one.place.head): _defined(one.readings["cosine"]) for one in removed.effects}
+    with_effect = [structs.replace(one, effect=turned.get((one.layer, one.head))) for one in found]
+    return with_effect, _defined(removed.together["cosine"])
+
+
+def _defined(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _pieces(words: Words | None, at: int) -> range:

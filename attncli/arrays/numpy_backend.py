@@ -84,13 +84,14 @@ def _erf(wide: NDArray) -> NDArray:
     size = np.minimum(np.abs(wide), 6.0)  # erf(6) is 1 to the last bit
     square = size * size
     near = wide * _ratio(square, _ERF_P, _ERF_Q)
-    decay = np.exp(-square)
-    middle = decay * _ratio(size, _MID_P, _MID_Q)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.where(size > 1, 1 / square, 1.0)
-        far = decay * (_INV_SQRT_PI - inverse * _ratio(inverse, _FAR_P, _FAR_Q)) / size
-    tail = np.copysign(1 - np.where(size <= 4, middle, far), wide)
-    found: NDArray = np.where(size <= 0.46875, near, tail)
+    rest = np.exp(-square)
+    rest *= _ratio(size, _MID_P, _MID_Q)
+    far = size > 4
+    if far.any():  # few are, and often none
+        last = size[far]
+        inverse = 1 / (last * last)
+        rest[far] = np.exp(-last * last) * (_INV_SQRT_PI - inverse * _ratio(inverse, _FAR_P, _FAR_Q)) / last
+    found: NDArray = np.where(size <= 0.46875, near, np.copysign(1 - rest, wide))
     return found
 
 

@@ -12,6 +12,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli.options import (
+    OUTPUT,
     TEXT,
     AttentionOptions,
     ComputeOptions,
@@ -48,6 +49,9 @@ def find(
     ] = None,
     end: Annotated[str | None, option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")] = None,
     words: Annotated[bool, the.WORDS] = False,
+    effect: Annotated[
+        bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT)
+    ] = False,
 ) -> None:
     """Find the heads that send one token to another, ranked by weight.
 
@@ -73,7 +77,9 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                document = _document(environment, loaded, found, model, compute, (start, end), words=words)
+                document = _document(
+                    environment, loaded, found, model, compute, (start, end), words=words, effect=effect
+                )
                 if output.svg is not None:
                     answer.draw(document, output)
                 if page.html is not None:
@@ -106,8 +112,9 @@ def _document(
     ends: tuple[str, str],
     *,
     words: bool,
+    effect: bool,
 ) -> FindDocument:
-    from attncli.analysis.find import Sought, find_document
+    from attncli.analysis.find import Cutting, Sought, find_document
     from attncli.analysis.run import Wanted
     from attncli.analysis.words import joined, merged_words
     from attncli.models.row_blocks import rows_for
@@ -131,9 +138,14 @@ def _document(
     heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
-    return find_document(
-        model, text.text, tokens, Sought(places[ends[0]], places[ends[1]], layers, heads), words=merged
-    )
+    sought = Sought(places[ends[0]], places[ends[1]], layers, heads)
+    if not effect:
+        return find_document(model, text.text, tokens, sought, words=merged)
+    from attncli.cli.effect_options import memory
+    from attncli.cli.progress import progress
+
+    with progress(environment, "cutting the link") as tell:
+        return find_document(model, text.text, tokens, sought, words=merged, cutting=Cutting(memory(compute), tell))
 
 
 app = command_app(find)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Part, Size, Weight, at, says
 from attncli.analysis.documents.parts import Header
@@ -33,6 +33,13 @@ class FoundHead(Part, frozen=True, kw_only=True):
         Annotated[Count, at("token")] | None, says("The key with the most weight; null if the query sees none.")
     ]
     reverse: Reverse
+    effect: (
+        Annotated[
+            float | None,
+            says("With --effect: 1 − cosine of the query's last vector when the link is cut in this head alone."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
@@ -42,4 +49,7 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
     key: Annotated[Count, at("token", "Index of the key token.")] = field(name="to")
     words: Annotated[bool, says("Whether pieces were merged: then `tokens` are words.")]
     heads: Annotated[list[FoundHead], says("Every head, the largest weight first.")]
+    effect_together: (
+        Annotated[float | None, says("With --effect: the same with the link cut in all of these heads.")] | UnsetType
+    ) = UNSET
     warnings: list[str]

@@ -5,7 +5,7 @@ A measure that is not defined, such as the angle to a vector of length 0, is NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -25,6 +25,11 @@ MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
 """What `--measure` takes."""
 LOGITS_AT_ONCE = 2**22
 """Logits that are in memory at once: 32 MiB of float64."""
+
+
+def named(measures: Sequence[Measure]) -> list[str]:
+    """The readings of these measures, in their order: the first one ranks."""
+    return [name for one in measures for name in (("cosine", "norm") if one == "vector" else (one,))]
 
 
 class Reader(Protocol):
@@ -113,16 +118,13 @@ class Meter:
                 found["kl"] = np.concatenate([divergence(self._own, log) for log in parts])
         if self._loss is not None:
             found["logprob"] = self._every(after) - self._loss
-        return found
+        return {name: found[name] for name in named(asked.measures)}
 
     @property
     def unchanged(self) -> Readings:
         """The measures of a run that is the own one, [1]."""
-        zero = np.zeros(1)
-        found: Readings = {}
-        if "vector" in self._asked.measures:
-            found |= dict.fromkeys(("cosine", "norm"), zero if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan))
-        return found | {name: zero for name in ("logprob", "kl") if name in self._asked.measures}
+        nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
+        return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in named(self._asked.measures)}
 
     def log_probabilities(self, hidden: Array) -> Floats:
         """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""

@@ -330,6 +330,5 @@ PHRASES = {
     "patch.measure.cosine": "cosine to the clean vector",
     "patch.at": "put in at {0}; measured: {1}",
     "patch.at.all": "put in at every token; measured: {1}",
-    "find.effect": "the effect of cutting the link there",
 }
 """Phrases by name; {0}, {1} … are places to fill."""

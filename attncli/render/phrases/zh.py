@@ -302,6 +302,5 @@ PHRASES = {
     "patch.measure.cosine": "与干净文本向量的余弦",
     "patch.at": "放入的位置：{0}；所测：{1}",
     "patch.at.all": "放入所有词元；所测：{1}",
-    "find.effect": "切断此处连接的效应",
 }
 """Phrases by name, the same names and places as in English."""

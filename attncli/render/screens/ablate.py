@@ -14,7 +14,7 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
-from attncli.render.screens.effect_answer import ablate_answer, number, size, subject
+from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
@@ -116,16 +116,16 @@ def _heads(document: Document, view: View) -> Lines:
     most = max(sizes, default=0.0)
     numbers: dict[str, list[str]] = {
         say(view, "effect.column.head"): [_name(effect, view) for effect in shown],
-        say(view, f"effect.column.{document.measures[0]}"): [_written(size(effect, document)) for effect in shown],
+        say(view, f"effect.column.{document.measures[0]}"): [written(size(effect, document)) for effect in shown],
         "": [""] * len(shown),
         say(view, "effect.column.random"): [
-            "-" if effect.random is None else _written(size(effect.random, document)) for effect in shown
+            "-" if effect.random is None else written(size(effect.random, document)) for effect in shown
         ],
     }
     others = list(document.measures[1:])
     for name in others:
         numbers[say(view, f"effect.column.{name}")] = [
-            _written(effect.vector.cosine if name == "vector" else getattr(effect, name)) for effect in shown
+            written(effect.vector.cosine if name == "vector" else getattr(effect, name)) for effect in shown
         ]
     if document.link is not None:
         numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in shown]
@@ -159,10 +159,6 @@ def _title(document: Document, view: View) -> str:
 
 def _name(effect: Any, view: View) -> str:
     return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
-
-
-def _written(value: float | None) -> str:
-    return "-" if value is None else number(value) if value else "0"
 
 
 def _looks(document: Document, effect: Any, view: View) -> str:

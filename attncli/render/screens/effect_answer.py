@@ -54,6 +54,29 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value:.2g}"
 
 
+def written(value: float | None) -> str:
+    """A number in a table; `-` where there is none."""
+    return "-" if value is None else number(value) if value else "0"
+
+
+def found_cut(document: Document, view: View) -> list[str]:
+    """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
+    known = [head for head in document.heads if head.get("effect") is not None]
+    if not known:
+        return []
+    asked = say(view, "quoted", label(document.tokens[document.query].text, ascii=view.ascii))
+    first = max(known, key=lambda head: head.effect)
+    found = []
+    if first.effect >= NOTHING:
+        head = say(view, "effect.head", first.layer, first.head)
+        found.append(say(view, "effect.most.link", head, asked, number(first.effect), ""))
+    else:
+        found.append(say(view, "effect.none.link", asked))
+    if document.effect_together is not None:
+        found.append(say(view, "effect.together.link", number(document.effect_together), asked))
+    return [begun(said) for said in found]
+
+
 def subject(document: Document, view: View) -> str:
     """What is measured: a token's vector, the mean of all, a prediction."""
     first = document.measures[0]

@@ -12,6 +12,7 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
 from attncli.render.screens.answer import find_answer
+from attncli.render.screens.effect_answer import found_cut, written
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
@@ -21,7 +22,7 @@ Document = Any
 PARTS = ("header", "tokens", "heads", "answer")
 """Every part, in the order of the screen."""
 DEFAULT = frozenset({"header", "heads", "answer"})
-BAR, LOOKS, REVERSE = "", "looks most at", "reverse"
+BAR, LOOKS, REVERSE, EFFECT = "", "looks most at", "reverse", "effect"
 """Names of columns."""
 SHORTEST, LONGEST = 4, 24
 """Cells of a bar of weight 1."""
@@ -43,7 +44,8 @@ def find_screen(document: Document, view: View) -> Lines:
                         tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
                     )
                 case "answer":
-                    blocks.append(find_answer(document, view))
+                    cut = (remark(said, view, style="") for said in found_cut(document, view))
+                    blocks.append(stack((find_answer(document, view), *cut)))
                 case _:
                     blocks.append(_heads(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
@@ -51,13 +53,16 @@ def find_screen(document: Document, view: View) -> Lines:
 
 def find_rows(document: Document) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
-    yield ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
+    cut = "effect_together" in document
+    names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
+    yield (*names, "effect") if cut else names
     for head in document["heads"]:
         back = head["reverse"]
         yield (
             *(head[name] for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
             back["weight"],
             back["rank"],
+            *((head["effect"],) if cut else ()),
         )
 
 
@@ -99,6 +104,7 @@ def _columns(document: Document, shown: Sequence[Document], view: View) -> dict[
         "head": [str(head["head"]) for head in shown],
         "weight": [write(head["weight"]) for head in shown],
         BAR: [""] * len(shown),
+        **({EFFECT: [written(head["effect"]) for head in shown]} if "effect_together" in document else {}),
         "rank of key": [_rank(head) for head in shown],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
         REVERSE: [write(head["reverse"]["weight"]) for head in shown],

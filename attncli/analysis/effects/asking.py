@@ -1,0 +1,141 @@
+"""Effects by name, for Python: `attncli.ablate`, `attncli.logits`, `attncli.patch`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from attncli.analysis.effects.ablation import Removal, ready
+from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, Link, means_of, mixed_of
+from attncli.analysis.effects.measures import Asked, Measure
+from attncli.analysis.effects.patching import Measured, Patching
+from attncli.analysis.effects.places import Chosen, measured_at, most_heads
+from attncli.analysis.target import target_id
+from attncli.errors import UsageError
+from attncli.inputs.token import Token
+from attncli.inputs.token_name import find_span
+from attncli.mechanism.spec import Spec
+from attncli.models.model import Model
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument
+    from attncli.analysis.documents.logits import LogitsDocument
+    from attncli.analysis.documents.patch import PatchDocument
+
+
+def ablate(
+    model: Model,
+    text: str,
+    *,
+    by: Literal["zero", "mean", "resample"] = "zero",
+    reference: str | Sequence[str] | None = None,
+    link: tuple[str, str] | None = None,
+    layers: Collection[int] | None = None,
+    heads: Collection[int] | None = None,
+    together: bool = False,
+    measures: Sequence[Measure] = ("vector",),
+    query: str | None = None,
+    target: str | None = None,
+    every: bool = False,
+    baseline: Literal["top", "all", "none"] = "top",
+    top: int = 10,
+    memory: int | None = None,
+) -> AblateDocument:
+    """Take heads away one at a time, and all at once, or cut a link; what changes at the end of the model.
+
+    model: as `attncli.load` returns it. by: what stands for a head; reference: the text, or for a mean the texts, that
+    it comes from. link: the two tokens of a link to cut instead. layers, heads: which, None for all. measures: "vector"
+    turns, "logprob", "kl". query: the token to measure at, such as "it", "the:2" or "#7". target: a vocabulary entry,
+    or "id:N". baseline: which rows are compared with random changes of the same size. memory: bytes there may be.
+
+    Returns what `attn ablate --json` writes. Raises AttnError's children, as the command does.
+    """
+    from attncli.analysis.ablate import ablate_document
+
+    tokens = model.encode(text)
+    cut = None if link is None else Link(_span(tokens, link[0]), _span(tokens, link[1]))
+    where = None if query is None else _span(tokens, query)
+    asked = Asked(
+        tuple(measures),
+        where or (cut.queries if cut is not None else measured_at(model.spec, len(tokens))),
+        where[-1] if where else len(tokens) - 1,
+        None if target is None else target_id(model, target),
+        every,
+        tuple(token.id or 0 for token in tokens[1:]) if every else (),
+    )
+    removal = Removal(_chosen(model.spec, layers, heads), _by(model, by, reference), cut, together, baseline, top)
+    return ablate_document(model, text, tokens, removal, asked, memory=memory)
+
+
+def logits(
+    model: Model, text: str, *, target: str | None = None, versus: str | None = None, query: str | None = None
+) -> LogitsDocument:
+    """What the embedding, each head and each feed-forward part add to a next token's logit.
+
+    target, versus: vocabulary entries, or "id:N"; the model's own first choice, and no other, by default. query: after
+    which token, the last by default. Returns what `attn logits --json` writes.
+    """
+    from attncli.analysis.logits import logits_document
+
+    tokens = model.encode(text)
+    at = len(tokens) - 1 if query is None else _span(tokens, query)[-1]
+    ids = [None if name is None else target_id(model, name) for name in (target, versus)]
+    return logits_document(model, text, tokens, at, ids[0], ids[1])
+
+
+def patch(
+    model: Model,
+    clean: str,
+    corrupt: str,
+    *,
+    target: str | None = None,
+    versus: str | None = None,
+    query: str | None = None,
+    at: Sequence[str] | None = None,
+    layers: Collection[int] | None = None,
+    heads: Collection[int] | None = None,
+    memory: int | None = None,
+) -> PatchDocument:
+    """Which heads carry the difference between two texts: each one's part of `clean` put into `corrupt`.
+
+    at: the tokens that get it, None for all; the other arguments as of `ablate`. Without a target the cosine to the
+    clean vector is measured. Returns what `attn patch --json` writes.
+    """
+    from attncli.analysis.patch import patch_document
+
+    tokens = [model.encode(text) for text in (clean, corrupt)]
+    first, second = (None if name is None else target_id(model, name) for name in (target, versus))
+    measured: Measured = "cosine" if first is None else "log probability" if second is None else "logit difference"
+    places = sorted({place for name in at or () for place in _span(tokens[0], name)}) or range(len(tokens[0]))
+    usual = measured_at(model.spec, len(tokens[0])) if first is None else (len(tokens[0]) - 1,)
+    where = usual if query is None else _span(tokens[0], query)
+    patching = Patching(_chosen(model.spec, layers, heads), tuple(places), where, measured, first, second)
+    return patch_document(model, (clean, tokens[0]), (corrupt, tokens[1]), patching, memory=memory)
+
+
+def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
+    texts = [reference] if isinstance(reference, str) else list(reference or ())
+    match by:
+        case "zero" if not texts:
+            return ByZero()
+        case "mean":
+            return ByMean(means_of(ready(model, model.encode(text), []) for text in texts) if texts else None)
+        case "resample" if len(texts) == 1:
+            tokens = model.encode(texts[0])
+            return ByResample(mixed_of(ready(model, tokens, []))[0], tokens)
+        case _:
+            raise UsageError(
+                f"by is {by!r} with {len(texts)} reference texts",
+                expected="zero with none, mean with any number, resample with one",
+            )
+
+
+def _chosen(spec: Spec, layers: Collection[int] | None, heads: Collection[int] | None) -> Chosen:
+    return Chosen(
+        range(len(spec.blocks)) if layers is None else layers, range(most_heads(spec)) if heads is None else heads
+    )
+
+
+def _span(tokens: Sequence[Token], name: str) -> tuple[int, ...]:
+    found = find_span(tokens, name)
+    return tuple(range(found.first, found.stop))

@@ -1,0 +1,135 @@
+"""`attn ablate`, `attn logits`, `attn patch` and `attn find --effect` as a person and a program meet them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from asking import ask
+from tiny_checkpoints import CASES, make
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+TEXT = "The animal didn't cross the street because it was too tired"
+MINILM = ("--model", "minilm")
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small checkpoint with an output head and the sample tokenizer."""
+    case = CASES["gpt2 with head"]
+    folder = make(replace(case, config={**case.config, "vocab_size": 320}), tmp_path_factory.mktemp("gpt2"))
+    shutil.copy(SAMPLES / "tokenizer.json", folder / "tokenizer.json")
+    return str(folder)
+
+
+def test_the_answer_comes_last_in_both_languages() -> None:
+    told = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--top", "3").out
+    last = " ".join(told.split("\n\n")[-1].split())
+    assert 'Taking away layer 5 head 11 changes "it" most: 0.105, 4 times the next head.' in last
+    assert 'Layer 3 head 1 looks at "animal" about as much (0.64; there 0.65) and hardly matters here (0.0054).' in last
+    assert last.endswith("these numbers do not add up.")
+    assert max(map(len, told.splitlines())) <= 80
+    chinese = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--brief", "--lang", "zh").out
+    assert "去掉第 5 层第 11 头" in chinese
+    assert "不能相加" in chinese
+
+
+def test_json_plain_and_view(tmp_path: Path) -> None:
+    whole = ask("ablate", TEXT, *MINILM, "--from", "it", "--to", "animal", "--top", "2", "--json")
+    document = whole.json
+    assert document["schema"] == "attn.ablate/1"
+    assert (document["by"], document["at"], document["link"]) == ("knockout", {"token": 10}, {"query": 10, "key": 2})
+    first = document["effects"][0]
+    assert (first["layer"], first["head"], first["attention"]) == (5, 11, "self")
+    assert first["vector"]["cosine"] == pytest.approx(0.11394, abs=5e-5)
+    assert first["weight"] == pytest.approx(0.65, abs=0.005)
+    assert [row["random"] is not None for row in document["effects"][:3]] == [True, True, False]
+    assert document["together"]["vector"]["cosine"] == pytest.approx(0.17509, abs=5e-5)
+    file = tmp_path / "effects.json"
+    file.write_text(whole.out)
+    assert "layer 5 head 11" in ask("view", str(file), "--brief").out
+    lines = ask("ablate", "a b c", "--num-heads", "2", "--residual", "--plain").out.splitlines()
+    assert lines[0].split("\t")[:4] == ["attention", "layer", "head", "cosine"]
+    assert [line.split("\t")[0] for line in lines[1:]] == ["self", "self", "together"]
+
+
+def test_predictions(decoder: str) -> None:
+    told = ("a b c", "--model", decoder, "--baseline", "none", "--json")
+    document = ask("ablate", *told, "--measure", "logprob,kl,vector").json
+    assert document["target"]["id"] >= 0
+    assert document["position"] == document["at"]["token"] == len(document["tokens"]) - 1
+    assert all(row["kl"] >= 0 for row in document["effects"])
+    sizes = [abs(row["logprob"]) for row in document["effects"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 0
+    every = ask("ablate", *told, "--measure", "logprob", "--every").json
+    assert every["every"]
+    assert every["target"] is None
+
+
+def test_logits_add_up(decoder: str) -> None:
+    document = ask("logits", "a b c", "--model", decoder, "--dtype", "float64", "--json").json
+    assert document["sum"] == pytest.approx(document["logit"], abs=1e-9)
+    assert sum(part["value"] for part in document["parts"]) == pytest.approx(document["logit"], abs=1e-9)
+    shown = ask("logits", "a b c", "--model", decoder).out
+    assert "the model's own logit" in " ".join(shown.split())
+    between = ask("logits", "a b c", "--model", decoder, "--target", "id:5", "--versus", "id:7", "--json").json
+    assert between["versus"]["id"] == 7
+
+
+def test_patch(decoder: str) -> None:
+    told = ("patch", "a b c", "b b c", "--model", decoder)
+    document = ask(*told, "--target", "id:5", "--versus", "id:7", "--json").json
+    assert document["measure"] == "logit difference"
+    assert document["effects"][0]["recovered"] >= document["effects"][-1]["recovered"]
+    assert "Of single heads" in " ".join(ask(*told, "--target", "id:5", "--versus", "id:7").out.split())
+
+
+def test_find_with_effects() -> None:
+    document = ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--effect", "--json").json
+    by_head = {(head["layer"], head["head"]): head["effect"] for head in document["heads"]}
+    assert by_head[5, 11] == pytest.approx(0.11394, abs=5e-5)
+    assert by_head[3, 1] == pytest.approx(0.00377, abs=5e-5)
+    assert document["effect_together"] == pytest.approx(0.17509, abs=5e-5)
+    assert "effect" not in ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--json").json["heads"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("ablate", TEXT, "--from", "it"), 2, "a link has two ends"),
+        (("ablate", TEXT, "--by", "half"), 2, "zero, mean, resample"),
+        (("ablate", TEXT, "--by", "resample"), 2, "--reference"),
+        (("ablate", TEXT, "--measure", "luck"), 2, "vector, logprob, kl"),
+        (("ablate", TEXT, "--by", "resample", "--reference", "a b"), 3, "11 tokens, the reference has 2"),
+        (("ablate", TEXT, "--query", "cat"), 3, "cat"),
+        (("ablate", TEXT, *MINILM, "--measure", "logprob"), 4, "--measure vector"),
+        (("ablate", TEXT, *MINILM, "--max-memory", "1MB"), 5, "--max-memory"),
+        (("logits", TEXT, *MINILM), 4, "no linear output head"),
+        (("patch", "a b c", "a b"), 3, "3 tokens"),
+        (("patch", "a b c", "a b c"), 3, "the same"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], code: int, said: str) -> None:
+    answer = ask(*arguments)
+    assert answer.code == code, answer.err
+    assert said in " ".join(answer.err.split())
+    assert answer.out == ""
+    assert json.loads(ask(*arguments, "--json").err.splitlines()[-1])["error"]["code"] == code
+
+
+def test_the_guide_tells_what_is_measured() -> None:
+    """The numbers of the page about importance are those of the known values; both languages have the same ones."""
+    import re
+
+    pages = [(SAMPLES.parent / f"attncli/guide/{lang}/importance.md").read_text("utf-8") for lang in ("en", "zh")]
+    numbers = [sorted(re.findall(r"\b0\.\d+\b", page)) for page in pages]
+    assert numbers[0] == numbers[1]
+    document = ask("ablate", TEXT, *MINILM, "--query", "it", "--json").json
+    first = document["effects"][0]
+    for value in (first["vector"]["cosine"], first["random"]["vector"]["cosine"]):
+        assert f"{value:.3f}" in numbers[0]
+    assert sum(row["layer"] >= 3 for row in document["effects"][:10]) == 9
