@@ -94,6 +94,8 @@ def ablate(
     attn ablate "The animal didn't cross the street because it was too tired" --query it
 
     attn ablate --model minilm "The animal was too tired, so it slept" --from it --to animal
+
+    attn ablate --model minilm --lines --file texts.txt --json -o effects.json
     """
     from attncli.render.screens.ablate import PARTS, ablate_rows, ablate_screen
 
@@ -106,18 +108,37 @@ def ablate(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
     by = _by(environment, loaded, removal)
 
+    over = text.lines and not output.ndjson and output.svg is None
+
     def documents() -> Iterator[AblateDocument]:
-        single = output.json or output.svg is not None or page.html is not None
+        single = (output.json and not over) or output.svg is not None or page.html is not None
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                document = _document(environment, loaded, found, model, compute, output, removal, measured, names, by)
+                asked = (output, removal, measured, names, by, over)
+                document = _document(environment, loaded, found, model, compute, *asked)
                 if output.svg is not None:
                     answer.draw(document, output)
                 if page.html is not None:
                     _write_page(loaded, found, document, page, how.lang)
             yield document
 
-    answer.give(documents(), ablate_screen, ablate_rows, output, environment, how, several=text.lines)
+    if not over:
+        answer.give(documents(), ablate_screen, ablate_rows, output, environment, how)
+        return
+    from attncli.analysis.effects.texts import effects_document
+    from attncli.render.screens.effects import effects_rows, effects_screen
+
+    link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
+    place = measured.query or (link[0] if link is not None else None) or usual_place(loaded)
+    document = effects_document(list(documents()), place, link)
+    answer.give([document], effects_screen, effects_rows, output, environment, how)
+
+
+def usual_place(model: Model) -> str:
+    """Where a text is measured if nothing is said."""
+    from attncli.analysis.effects.places import reads_on
+
+    return "last" if reads_on(model.spec) else "mean"
 
 
 def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
@@ -191,6 +212,7 @@ def _document(
     measured: MeasureOptions,
     names: Any,
     by: By,
+    over: bool,
 ) -> AblateDocument:
     from attncli.analysis.ablate import ablate_document
     from attncli.analysis.effects.ablation import Removal
@@ -212,7 +234,7 @@ def _document(
     )
     wanted = Removal(
         effect_options.chosen(model.spec, which), by, link, removal.together,
-        "all" if removal.baseline == "all" else "none" if removal.baseline == "none" else "top", output.top,
+        "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
     )  # fmt: skip
     with progress(environment, "taking heads away") as tell:
         return ablate_document(

@@ -21,8 +21,10 @@ from attncli.errors import InputError, UsageError, VerdictError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.compare import CompareDocument
+    from attncli.analysis.documents.effects import EffectsDocument
     from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.records.run import RunRecord
+    from attncli.render.view import View
 
 
 def compare(
@@ -68,6 +70,10 @@ def compare(
     answer.check(output, environment, parts=PARTS)
     page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
+    effects = _effects(texts)
+    if effects is not None:
+        _compare_effects(effects, output, environment, how, fail_above)
+        return
     records: list[RunRecord] = []
     runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []
@@ -125,6 +131,36 @@ def _saved(texts: list[str] | None) -> Iterator[tuple[str, RunDocument]] | None:
     ):
         return None
     return ((text, _read(Path(text))) for text in texts)
+
+
+def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | None:
+    """Saved effects over texts, if both texts name such files; None otherwise."""
+    if not texts or len(texts) != 2 or not all(text.endswith(".json") and is_there(text) for text in texts):
+        return None
+    from attncli.analysis.documents.effects import EffectsDocument
+    from attncli.cli.view import opened
+
+    found = [(text, opened(Path(text))) for text in texts]
+    known = [(name, document) for name, document in found if isinstance(document, EffectsDocument)]
+    return known if len(known) == len(found) else None
+
+
+def _compare_effects(
+    sides: list[tuple[str, EffectsDocument]],
+    output: OutputOptions,
+    environment: Environment,
+    how: View,
+    fail_above: float | None,
+) -> None:
+    from attncli.analysis.effects.texts import difference_document
+    from attncli.render.screens.difference import difference_rows, difference_screen
+
+    (a, first), (b, second) = sides
+    document = difference_document(first, second, (a, b))
+    answer.give([document], difference_screen, difference_rows, output, environment, how)
+    worst = abs(document.heads[0].difference)
+    if fail_above is not None and worst > fail_above:
+        raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
 
 def _read(path: Path) -> RunDocument:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 NAMES = (
     "run", "generate", "heads", "find", "tokens", "weights", "tensors", "models", "model", "verify", "explain", "mask",
-    "cross", "compare", "cost", "ablate", "logits", "patch", "scan", "scan_compare", "scan_verify", "error",
+    "cross", "compare", "cost", "ablate", "effects", "difference", "logits", "patch", "scan", "scan_compare",
+    "scan_verify", "error",
 )  # fmt: skip
 """The documents by the names of their files, in the order in which they are told."""
 

@@ -1,12 +1,13 @@
-"""Parts that the documents about effects have in common: `attn.ablate/1`, `attn.logits/1`, `attn.patch/1`."""
+"""`attn.effects/1`: effects of heads over many texts; and the parts that all documents about effects have in common."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, Weight, at, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, says
+from attncli.analysis.documents.parts import AttentionPart, ModelPart
 
 AttentionKind = Annotated[
     Literal["self", "cross"], says("Whether the head looks at the text itself, or at the text that a decoder reads.")
@@ -54,3 +55,54 @@ class TargetToken(Part, frozen=True, kw_only=True):
 
     id: Count
     text: str
+
+
+class Interval(Part, frozen=True, kw_only=True):
+    """A mean over texts with its 95 % interval by Student's t; null ends with one text."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    texts: Annotated[Size, says("How many of the texts it is the mean of: those where it is defined.")]
+
+
+class MeanMeasures(Part, frozen=True, kw_only=True):
+    """Measures over texts, by name; null where no text defines one."""
+
+    cosine: Interval | UnsetType | None = UNSET
+    norm: Interval | UnsetType | None = UNSET
+    logprob: Interval | UnsetType | None = UNSET
+    kl: Interval | UnsetType | None = UNSET
+
+
+class MeanEffect(Part, frozen=True, kw_only=True):
+    """What one head's removal changes, over texts."""
+
+    attention: AttentionKind
+    layer: Count
+    head: Count
+    measures: MeanMeasures
+
+
+class NamedLink(Part, frozen=True, kw_only=True):
+    """The link that was cut, by the words that name it in every text."""
+
+    query: str = field(name="from")
+    key: str = field(name="to")
+
+
+class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True):
+    """What changes when a head is taken away, or a link cut: the mean over texts of `attn.ablate/1`."""
+
+    texts: Annotated[Size, says("How many texts there were.")]
+    model: ModelPart
+    attention: AttentionPart
+    by: Literal["zero", "mean", "resample", "knockout"]
+    measures: list[Literal["vector", "logprob", "kl"]]
+    place: Annotated[str, says("Where it was measured: `mean`, `last`, or the word that names a token.")] = field(
+        name="at"
+    )
+    link: NamedLink | None
+    effects: Annotated[list[MeanEffect], says("By the size of the mean, the largest first.")]
+    together: Annotated[MeanMeasures, says("All of these heads at once.")]
+    warnings: list[str]

@@ -1,0 +1,39 @@
+"""`attn.difference/1`: how effects of heads differ between two sets of texts, or two models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.effects import AttentionKind
+
+
+class DifferenceSide(Part, frozen=True, kw_only=True):
+    """One side: its file, how many texts it had, which model."""
+
+    name: str
+    texts: Size
+    model: str | None
+
+
+class DifferentHead(Part, frozen=True, kw_only=True):
+    """One head on both sides."""
+
+    attention: AttentionKind
+    layer: Count
+    head: Count
+    a: float
+    b: float
+    difference: Annotated[float, says("B − A.")]
+    low: Annotated[float | None, says("End of the 95 % interval of the difference, by Welch's t; null with one text.")]
+    high: float | None
+
+
+class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only=True):
+    """Two `attn.effects/1` documents compared by their first measure, head by head."""
+
+    a: DifferenceSide
+    b: DifferenceSide
+    measure: Annotated[str, says("cosine, logprob or kl.")]
+    heads: Annotated[list[DifferentHead], says("The largest difference first.")]
+    warnings: list[str]

@@ -1,0 +1,73 @@
+"""The screen of `attn.difference/1`: how effects of heads differ between two sets of texts, or two models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Any
+
+PARTS = ("header", "heads", "answer")
+"""Every part, in the order of the screen."""
+
+
+def difference_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.difference/1` document: `view.top` heads."""
+    wanted = frozenset({"answer"}) if view.brief else frozenset(PARTS) if view.show is None else view.show
+    drawn = {"header": _header, "heads": _heads, "answer": _answer}
+    blocks = [draw(document, view) for part, draw in drawn.items() if part in wanted]
+    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+
+
+def difference_rows(document: Document) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns."""
+    yield ("attention", "layer", "head", "a", "b", "difference", "low", "high")
+    for head in document.heads:
+        yield (head.attention, head.layer, head.head, head.a, head.b, head.difference, head.low, head.high)
+
+
+def _header(document: Document, view: View) -> Lines:
+    sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
+    note = say(view, "difference.texts", document.a.texts, document.b.texts)
+    return heading(f"A {sides[0]} · B {sides[1]}", note, view)
+
+
+def _heads(document: Document, view: View) -> Lines:
+    shown = document.heads if view.full else document.heads[: view.top]
+    rows = [
+        [f"L{head.layer} H{head.head}", number(head.a), number(head.b), number(head.difference), _ends(head)]
+        for head in shown
+    ]
+    body = table(
+        [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
+        rows,
+        view,
+        align=["left", "right", "right", "right", "left"],
+        title=say(view, "difference.title"),
+    )
+    left = len(document.heads) - len(shown)
+    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+
+
+def _ends(head: Any) -> str:
+    return "-" if head.low is None else f"{number(head.low)} … {number(head.high)}"
+
+
+def _answer(document: Document, view: View) -> Lines:
+    """How many heads differ by more than their interval, and which differs most."""
+    first = document.heads[0]
+    known = [head for head in document.heads if head.low is not None]
+    sure = [head for head in known if head.low > 0 or head.high < 0]
+    said = [say(view, "difference.most", named(first, view), number(first.a), number(first.b))]
+    if known:
+        said.append(say(view, "difference.sure", len(sure), len(known)))
+        said.append(say(view, "difference.many", f"{len(known) * 0.05:.0f}"))
+    return stack(remark(begun(one), view, style="") for one in said)

@@ -1,0 +1,133 @@
+"""The screen of `attn.effects/1`: what taking heads away changes, over many texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.answer import not_learned
+from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Any
+
+PARTS = ("header", "grid", "heads", "answer")
+"""Every part, in the order of the screen."""
+NAMES = ("cosine", "norm", "logprob", "kl")
+
+
+def effects_screen(document: Document, view: View) -> Lines:
+    """The whole screen of an `attn.effects/1` document: `view.top` heads."""
+    wanted = frozenset({"answer"}) if view.brief else frozenset(PARTS) if view.show is None else view.show
+    drawn = {"header": _header, "grid": _grid, "heads": _heads, "answer": effects_answer}
+    blocks = [draw(document, view) for part, draw in drawn.items() if part in wanted]
+    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def effects_rows(document: Document) -> Iterator[Sequence[object]]:
+    """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
+    names = [name for name in NAMES if name in document.together]
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
+    yield ("attention", "layer", "head", *columns)
+    for effect in document.effects:
+        yield (effect.attention, effect.layer, effect.head, *_numbers(effect.measures, names))
+    yield ("together", None, None, *_numbers(document.together, names))
+
+
+def _numbers(measures: Any, names: Sequence[str]) -> Iterator[object]:
+    for name in names:
+        found = measures[name]
+        yield from (None,) * 4 if found is None else (found.mean, found.low, found.high, found.texts)
+
+
+def _first(document: Document) -> str:
+    return "cosine" if document.measures[0] == "vector" else str(document.measures[0])
+
+
+def _header(document: Document, view: View) -> Lines:
+    name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
+    return heading(name, say(view, "effects.texts", document.texts), view)
+
+
+def _grid(document: Document, view: View) -> Lines:
+    found = [effect for effect in document.effects if effect.attention == "self"]
+    layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
+    if len(layers) < 2 or len(heads) < 2:
+        return Lines()
+    values = np.full((len(layers), len(heads)), np.nan)
+    for effect in found:
+        one = effect.measures[_first(document)]
+        values[layers.index(effect.layer), heads.index(effect.head)] = np.nan if one is None else one.mean
+    return matrix(
+        values,
+        None,
+        None,
+        view,
+        title=say(view, f"effect.grid.{document.measures[0]}"),
+        note=say(view, "effect.grid.note"),
+        row_numbers=layers,
+        column_numbers=heads,
+        signed=document.measures[0] == "logprob",
+    )
+
+
+def _heads(document: Document, view: View) -> Lines:
+    shown = document.effects if view.full else document.effects[: view.top]
+    if not shown:
+        return Lines()
+    found = [effect.measures[_first(document)] for effect in shown]
+    rows = [
+        [f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else ""), _mean(one), _ends(one)]
+        for effect, one in zip(shown, found, strict=True)
+    ]
+    columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
+    body = table(
+        [*columns, say(view, "effects.interval")],
+        rows,
+        view,
+        align=["left", "right", "left"],
+        title=say(view, "effects.title"),
+    )
+    left = len(document.effects) - len(shown)
+    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+
+
+def _mean(found: Any) -> str:
+    return "-" if found is None else number(found.mean)
+
+
+def _ends(found: Any) -> str:
+    return "-" if found is None or found.low is None else f"{number(found.low)} … {number(found.high)}"
+
+
+def told(document: Document, view: View) -> list[str]:
+    """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
+    known = [effect for effect in document.effects if effect.measures[_first(document)] is not None]
+    said = []
+    if known:
+        first = known[0].measures[_first(document)]
+        said.append(
+            say(view, "effects.answer", named(known[0], view), number(first.mean), _ends(first), document.texts)
+        )
+        if len(known) > 1 and first.low is not None:
+            second = known[1].measures[_first(document)]
+            apart = second.high is not None and second.high < first.low
+            said.append(say(view, "effects.apart" if apart else "effects.overlap", named(known[1], view)))
+    together = document.together[_first(document)]
+    if together is not None:
+        said.append(say(view, "effects.together", number(together.mean), _ends(together)))
+    return [begun(one) for one in said]
+
+
+def effects_answer(document: Document, view: View) -> Lines:
+    """What the numbers say."""
+    said = (*told(document, view), not_learned(document.model, view))
+    return stack(remark(one, view, style="") for one in said)
