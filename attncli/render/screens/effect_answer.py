@@ -112,7 +112,7 @@ def told(document: Document, view: View) -> list[str]:
             second = abs(sized(effects[1], document)) if len(effects) > 1 else None
             name = "effect.most.link" if link else "effect.most"
             if second is not None and second > 0 and largest / second >= TIMES:
-                name, times = f"{name}.times", say(view, "effect.times", f"{largest / second:.0f}")
+                name, times = f"{name}.times", say(view, "effect.times", f"{largest / second:.2g}")
             else:
                 times = ""
             found.append(say(view, name, named(first, view), subject_, number(sized(first, document)), times))

@@ -98,12 +98,13 @@ def _parts(document: Document, view: View) -> Lines:
     if rest:
         rows.append((say(view, "logits.rest", len(rest)), sum(part.value for part in rest)))
     write = writer([value for _, value in rows], max(view.precision, 2))
-    most = max((abs(value) for _, value in rows), default=0.0)
+    most = max((abs(part.value) for part in shown), default=0.0)
     names = [name for name, _ in rows] + [say(view, "logits.sum")]
     numbers = [write(value) for _, value in rows] + [write(document.sum)]
     room = view.width - max(map(cells, names)) - max(map(cells, numbers)) - 2 * GAP
     length = min(max(room, SHORTEST), LONGEST)
-    bars = [bar(abs(value) / most if most else 0.0, length, ascii=view.ascii) for _, value in rows] + [""]
+    bars = [bar(abs(part.value) / most if most else 0.0, length, ascii=view.ascii) for part in shown]
+    bars += [""] * (len(numbers) - len(bars))
     return table(
         [say(view, "logits.part"), say(view, "logits.value"), ""],
         [list(row) for row in zip(names, numbers, bars, strict=True)],
