@@ -236,6 +236,8 @@ def _document(
         effect_options.chosen(model.spec, which), by, link, removal.together,
         "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
     )  # fmt: skip
+    if not removal.together:
+        effect_options.foretell(environment, model, len(tokens), wanted.chosen, compute)
     with progress(environment, "taking heads away") as tell:
         return ablate_document(
             model, text.text, tokens, wanted, asked, memory=effect_options.memory(compute), told=tell

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attncli.analysis.effects.places import Chosen
     from attncli.inputs.token import Token
     from attncli.mechanism.spec import Spec
+    from attncli.models.model import Model
 
 TARGET = option(
     "--target",
@@ -88,6 +89,26 @@ def span(environment: Environment, tokens: Sequence[Token], reference: str) -> t
     """The positions that a reference names."""
     first, stop = request.query_span(environment, tokens, reference)
     return tuple(range(first, stop))
+
+
+PATIENCE = 3.0
+"""Seconds above which it is said before it starts what a command will take."""
+
+
+def foretell(environment: Environment, model: Model, count: int, heads: Chosen, compute: ComputeOptions) -> None:
+    """Say what taking these heads away will take, where that is long."""
+    from attncli.analysis.effects.places import places
+    from attncli.analysis.effects.room import foretell as foretold
+    from attncli.render.numbers import size_words
+
+    if not model.own_layers:
+        return
+    expected = foretold(model.spec, count, places(model.spec, heads), model.backend.dtype, memory(compute))
+    if expected.seconds > PATIENCE:
+        environment.note(
+            f"{expected.branches} heads, {count} tokens: about {expected.seconds:.0f} s and "
+            f"{size_words(expected.bytes)} of memory"
+        )
 
 
 def memory(compute: ComputeOptions) -> int:

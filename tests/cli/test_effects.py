@@ -11,6 +11,8 @@ import pytest
 from asking import ask
 from tiny_checkpoints import CASES, make
 
+from attncli.cli import effect_options
+
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "The animal didn't cross the street because it was too tired"
 MINILM = ("--model", "minilm")
@@ -133,3 +135,10 @@ def test_the_guide_tells_what_is_measured() -> None:
     for value in (first["vector"]["cosine"], first["random"]["vector"]["cosine"]):
         assert f"{value:.3f}" in numbers[0]
     assert sum(row["layer"] >= 3 for row in document["effects"][:10]) == 9
+
+
+def test_long_work_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("ablate", "it was tired", *MINILM, "--brief", "--baseline", "none")
+    assert ask(*asked).err == ""
+    monkeypatch.setattr(effect_options, "PATIENCE", 0.0)
+    assert "72 heads, 5 tokens: about" in ask(*asked).err

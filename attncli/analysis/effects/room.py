@@ -9,7 +9,7 @@ from itertools import groupby
 from attncli.analysis.effects.places import Place, attentions
 from attncli.arrays.backend import SCORE_ITEM
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
-from attncli.models.estimate import Work, estimate, work_of
+from attncli.models.estimate import Work, estimate, seconds_of, work_of
 
 ROWS_AT_ONCE = 1024
 """Vectors that one matrix product takes: more of them make it no faster."""
@@ -56,6 +56,21 @@ def room(spec: Spec, count: int, branches: int, dtype: str, memory: int | None) 
 def least(spec: Spec, count: int, dtype: str) -> int:
     """Bytes that a sweep takes that runs one branch at a time."""
     return room(spec, count, 1, dtype, 0).bytes
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What measuring effects will take: how many branches, rough seconds, bytes at the peak besides the program."""
+
+    branches: int
+    seconds: float
+    bytes: int
+
+
+def foretell(spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int) -> Foretold:
+    """What one sweep over these places takes for a text of `count` tokens in `memory` bytes."""
+    seconds = seconds_of(sweep_work(spec, count, places, 1), dtype)
+    return Foretold(len(places), seconds, room(spec, count, len(places), dtype, memory).bytes)
 
 
 def running_bytes(spec: Spec, count: int, dtype: str) -> int:
