@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,27 +26,55 @@ PROJECTION = re.compile(
 CROSS = re.compile(r"EncDecAttention|encoder_attn")
 
 
-def projections(model: Any, *, side: str = "") -> dict[tuple[int, str], Any]:
-    """Each layer's output projections by layer and "self" or "cross". side: "encoder" or "decoder"."""
-    found: dict[tuple[int, str], Any] = {}
-    for name, module in model.named_modules():
-        if PROJECTION.search(name) and (not side or name.startswith(f"{side}.")):
+@dataclass(frozen=True)
+class Projection:
+    """One use of an output projection. number: which attention of the whole run it belongs to; call: which use of the
+    module, since some models use one layer's weights in all layers."""
+
+    module: Any
+    call: int
+    number: int
+
+
+def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[tuple[int, str], Projection]:
+    """Each layer's output projections by layer and "self" or "cross", in the order in which `run` uses them.
+
+    side: "encoder" or "decoder" of a model of two.
+    """
+    used: list[tuple[str, Any]] = []
+    named = [(name, module) for name, module in model.named_modules() if PROJECTION.search(name)]
+    handles = [
+        module.register_forward_pre_hook(lambda module, args, name=name: used.append((name, module)))
+        for name, module in named
+    ]
+    run()
+    for handle in handles:
+        handle.remove()
+    found: dict[tuple[int, str], Projection] = {}
+    for number, (name, module) in enumerate(used):
+        if not side or name.startswith(f"{side}."):
             kind = "cross" if CROSS.search(name) else "self"
-            found[sum(1 for _, other in found if other == kind), kind] = module
+            layer = sum(1 for _, other in found if other == kind)
+            call = sum(1 for _, other in used[:number] if other is module)
+            found[layer, kind] = Projection(module, call, number)
     return found
 
 
 @contextmanager
-def mixing(module: Any, change: Callable[[np.ndarray], np.ndarray], heads: int) -> Iterator[None]:
+def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: int) -> Iterator[None]:
     """Within, what enters an output projection, [head, token, v_dim], is changed first."""
+    calls = count()
 
     def before(module: Any, args: Any) -> Any:
+        if next(calls) != at.call:
+            return None
         (x,) = args
-        apart = x[0].double().numpy().reshape(x.shape[-2], heads, -1).swapaxes(0, 1)
+        flat = x.reshape(-1, x.shape[-1])  # some models have no batch axis here
+        apart = flat.double().numpy().reshape(len(flat), heads, -1).swapaxes(0, 1)
         back = np.ascontiguousarray(change(apart.copy()).swapaxes(0, 1))
         return (torch.from_numpy(back).reshape(x.shape).to(x.dtype),)
 
-    handle = module.register_forward_pre_hook(before)
+    handle = at.module.register_forward_pre_hook(before)
     try:
         yield
     finally:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +31,28 @@ SOURCE = (33, 12, 3, 41, 29, 55, 10, 7)
 LINK = Link((6,), (2,))
 AT = (6,)
 LIMIT = 1e-10
-TWO_SIDED = ("t5", "mt5", "bart", "marian")
 WAYS = ("zero", "mean", "resample", "cut")
 EVERY = bool(os.environ.get("ATTN_EVERY_HEAD"))
-"""Whether means and other texts' values are put into every head, not into one of each layer: a minute more."""
+"""Whether all cases of a family run, and means and other texts' values are put into every head, not into one of each
+layer: minutes more."""
+
+
+FIRST = {case.model_type: name for name, case in reversed(CASES.items())}
+VARIANTS = ("opt post-norm", "gpt_neox in sequence", "stablelm parallel", "falcon new", "falcon alibi")
+"""Cases of a family whose layers are put together otherwise than in its first case."""
+NAMES = [name for name in CASES if EVERY or name in (*FIRST.values(), *VARIANTS)]
 
 
 def two_sided(name: str) -> bool:
-    return CASES[name].model_type in TWO_SIDED
+    return CASES[name].saved_by == "AutoModelForSeq2SeqLM" or CASES[name].model_type in ("t5", "mt5", "umt5")
 
 
-SIDES = [(name, side) for name in CASES for side in (("encoder", "decoder") if two_sided(name) else ("",))]
+def note(seen: dict, key: tuple, z: np.ndarray) -> np.ndarray:
+    seen[key] = z.copy()
+    return z
+
+
+SIDES = [(name, side) for name in NAMES for side in (("encoder", "decoder") if two_sided(name) else ("",))]
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +77,7 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
         others = {**given, "target" if side == "decoder" else "ids": OTHER}
         vectors = {}
         with running(folder_of(name), both=side == "decoder") as model:
-            outs = projections(model, side=side)
-            before = len(projections(model, side="encoder")) if side == "decoder" else 0
+            outs = projections(model, lambda: last_vectors(model, **given), side=side)
 
             def heads_of(layer: int, kind: str) -> int:
                 block = spec.blocks[layer]
@@ -74,23 +85,16 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
 
             def mixed(told: dict) -> dict:
                 seen: dict = {}
-                handles = [
-                    module.register_forward_pre_hook(
-                        lambda module, args, key=key: seen.update({key: args[0][0].double().numpy()})
-                    )
-                    for key, module in outs.items()
-                ]
-                vectors["own", 0, "self", -1] = last_vectors(model, **told)
-                for handle in handles:
-                    handle.remove()
-                return {
-                    (layer, kind): z.reshape(z.shape[0], heads_of(layer, kind), -1).swapaxes(0, 1)
-                    for (layer, kind), z in seen.items()
-                }
+                with ExitStack() as noting:
+                    for (layer, kind), at in outs.items():
+                        noted = partial(note, seen, (layer, kind))
+                        noting.enter_context(mixing(at, noted, heads_of(layer, kind)))
+                    vectors["own", 0, "self", -1] = last_vectors(model, **told)
+                return seen
 
             resampled = mixed(others)
             mixed(given)
-            for number, ((layer, kind), module) in enumerate(outs.items()):
+            for (layer, kind), at in outs.items():
                 for head in range(heads_of(layer, kind)):
 
                     def change(z: np.ndarray, way: str, head: int = head, key: tuple = (layer, kind)) -> np.ndarray:
@@ -98,13 +102,13 @@ def expected(folder_of: Callable[[str], Path]) -> Callable[[str, str], Expected]
                         return z
 
                     for way in ("zero", "mean", "resample") if EVERY or head == layer % 3 else ("zero",):
-                        with mixing(module, lambda z, way=way, change=change: change(z, way), heads_of(layer, kind)):
+                        with mixing(at, lambda z, way=way, change=change: change(z, way), heads_of(layer, kind)):
                             vectors[way, layer, kind, head] = last_vectors(model, **given)
                     if kind == "self":
-                        with Cutting([(before + number, head, LINK.queries[0], LINK.keys[0])]):
+                        with Cutting([(at.number, head, LINK.queries[0], LINK.keys[0])]):
                             vectors["cut", layer, kind, head] = last_vectors(model, **given)
             every = [
-                (before + n, None, LINK.queries[0], LINK.keys[0]) for n, (_, kind) in enumerate(outs) if kind == "self"
+                (at.number, None, LINK.queries[0], LINK.keys[0]) for (_, kind), at in outs.items() if kind == "self"
             ]
             with Cutting(every):
                 vectors["cut", 0, "self", -2] = last_vectors(model, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -28,24 +29,23 @@ def test_cosines_of_an_encoder(library: str, at: tuple[int, ...], tmp_path: Path
     clean, corrupt = (model.tokenizer.ids_to_tokens(ids) for ids in (CLEAN, CORRUPT))
     found = patch(model, clean, corrupt, Patching(everything(model.spec), at, (6,), "cosine"))
     with running(folder, both=False) as theirs:
-        outs, seen = projections(theirs), {}
-        handles = [
-            module.register_forward_pre_hook(
-                lambda module, args, key=key: seen.update({key: args[0][0].numpy().copy()})
-            )
-            for key, module in outs.items()
-        ]
-        goal = last_vectors(theirs, CLEAN)[6]
-        for handle in handles:
-            handle.remove()
+        outs, seen = projections(theirs, lambda: last_vectors(theirs, CLEAN)), {}
+
+        def note(z: np.ndarray, key: tuple) -> np.ndarray:
+            seen[key] = z.copy()
+            return z
+
+        with ExitStack() as noting:
+            for key, module in outs.items():
+                noting.enter_context(mixing(module, lambda z, key=key: note(z, key), 3))
+            goal = last_vectors(theirs, CLEAN)[6]
         own = last_vectors(theirs, CORRUPT)[6]
         for (place, share), (key, module) in zip(
             found.recovered, [(key, module) for key, module in outs.items() for _ in range(3)], strict=True
         ):
-            width = seen[key].shape[-1] // 3
 
-            def put(z: np.ndarray, key: tuple = key, head: int = place.head, width: int = width) -> np.ndarray:
-                z[head, list(at)] = seen[key][list(at), head * width : (head + 1) * width]
+            def put(z: np.ndarray, key: tuple = key, head: int = place.head) -> np.ndarray:
+                z[head, list(at)] = seen[key][head, list(at)]
                 return z
 
             with mixing(module, put, 3):
