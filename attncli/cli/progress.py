@@ -1,16 +1,19 @@
-"""How far a long run has come, on standard error, for a person at a terminal only."""
+"""How far a long run has come, on standard error, for a person at a terminal only; drawn by Rich."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from attncli.cli.output import Environment
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 PATIENCE = 1.0
-"""Seconds before anything is said: what is done sooner needs no progress."""
-PAUSE = 0.2
+"""Seconds before anything is said: what is done sooner needs no progress, and no Rich."""
 LONG_WORK = 10.0
 """Estimated seconds from which on the cost is told before the work starts."""
 LONG_TEXT = 500_000
@@ -23,18 +26,15 @@ def progress(environment: Environment, what: str) -> Iterator[Callable[[float], 
 
     Silent where standard error is no terminal, and with `--quiet`.
     """
-    begun = shown = time.monotonic()
-    said = False
+    begun = time.monotonic()
+    drawn: list[Progress] = []
 
     def tell(share: float) -> None:
-        nonlocal shown, said
-        now = time.monotonic()
-        if now - begun < PATIENCE or now - shown < PAUSE or share <= 0:
+        if time.monotonic() - begun < PATIENCE or share <= 0:
             return
-        shown, said = now, True
-        left = (now - begun) * (1 - share) / share
-        environment.stderr.write(f"\r{what}: {share:4.0%}, {_time(left)} left\x1b[K")
-        environment.stderr.flush()
+        if not drawn:
+            drawn.append(_started(environment, what, begun))
+        drawn[0].update(drawn[0].task_ids[0], completed=share)
 
     def silent(share: float) -> None:
         return
@@ -42,9 +42,27 @@ def progress(environment: Environment, what: str) -> Iterator[Callable[[float], 
     try:
         yield tell if environment.stderr_is_terminal and not environment.quiet else silent
     finally:
-        if said:
-            environment.stderr.write("\r\x1b[K")
-            environment.stderr.flush()
+        for bar in drawn:
+            bar.stop()
+
+
+def _started(environment: Environment, what: str, begun: float) -> Progress:
+    """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from attncli.render.console import console
+    from attncli.render.phrases.translation import translated
+    from attncli.render.safe import safe
+    from attncli.render.view import View
+
+    plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
+    screen = console(View(width=environment.columns, color=not plain), environment.stderr, deep=False)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
+    bar.add_task(safe(translated(what, environment.lang)), total=1.0)
+    bar.tasks[0].start_time = begun
+    bar.start()
+    return bar
 
 
 def foretell_text(environment: Environment, characters: int) -> None:
