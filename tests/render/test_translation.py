@@ -76,3 +76,26 @@ def test_places_are_filled_with_what_stood_there() -> None:
     assert not known("a sentence that nobody has translated")
     for text, phrase in SCREENS.items():
         assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
+
+
+ERRORS = [
+    (("run", TEXT, "--query", "dog"), "错误: 文本中没有词元 'dog'"),
+    (("run", TEXT, "--query", "#9"), "错误: 没有词元 #9"),
+    (("run", TEXT, "--query", "cat:2"), "应为: cat:1：它只出现一次"),
+    (("run", TEXT, "--layer", "3"), "错误: 没有第 3 层"),
+    (("run", TEXT, "--mask", "nothing"), "错误: 未知的掩码 'nothing'"),
+    (("run", TEXT, "--nonsense"), "错误: attn run 没有选项 --nonsense"),
+    (("run", TEXT, "--num-heads", "7"), "错误: d_model 64 不能被 7 个头整除"),
+    (("find", TEXT), "错误: attn find 需要两个词元"),
+]
+"""What people run into first, and what it says."""
+
+
+@pytest.mark.parametrize(("command", "said"), ERRORS, ids=lambda value: " ".join(value)[:40])
+def test_errors_are_told_in_chinese(command: tuple[str, ...], said: str) -> None:
+    answer = ask(*command, "--lang", "zh")
+    assert said in answer.err
+    assert "error:" not in answer.err
+    assert ask(*command).err.startswith("error: ")
+    assert '"message"' in ask(*command, "--lang", "zh", "--json").err
+    assert not re.search("[\u4e00-\u9fff]", ask(*command, "--lang", "zh", "--json").err)

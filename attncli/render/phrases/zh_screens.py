@@ -98,7 +98,7 @@ SCREENS: dict[str, str] = {
     "nothing is masked here; --mask causal masks": "这里没有掩码；--mask causal 可加上", "no residual here; --residual adds one": "这里没有残差；--residual 可加上",
     "no layer norm here; --residual --layer-norm adds one": "这里没有层归一化；--residual --layer-norm 可加上", "this run has no {0}": "这次运行没有 {0}",
     # heads
-    "means over the rows": "各行的平均",
+    "means over the rows": "各行的平均", "means over the rows; --full shows all": "各行的平均；--full 显示全部",
     "means over the rows · {0} of {1} heads, by their strongest link; --full shows all": "各行的平均 · {1} 个头中的 {0} 个，按最强连接排列；--full 显示全部",
     "uniform: the same metric if every row were spread evenly over what it may see": "均匀：假如每行都平均分给可见的键，同一指标的值",
     "top links leave out {0} (--all-links counts all)": "最强连接不计 {0}（--all-links 全部计入）",
