@@ -9,6 +9,8 @@ ERRORS: dict[str, str] = {
     "{0} occurs {1} times; using the first, tokens {2} to {3} ({4}:2 for the next)": "{0} 出现 {1} 次；取第一次，即第 {2} 至 {3} 个词元（{4}:2 为下一次）",
     "seed drawn: {0} (repeat with --seed {1})": "抽取的种子：{0}（用 --seed {1} 可重现）", "fetching {0} from {1}": "正在从 {1} 下载 {0}",
     "no browser could be opened; the page is {0}": "无法打开浏览器；页面是 {0}", "timing {0} on {1} …": "正在 {1} 上计时 {0} …",
+    "{0} characters of text; they are cut into tokens first": "文本有 {0} 个字符；先切分为词元",
+    "{0} tokens are {1} pairs for each head: about {2}; {3} takes less, Ctrl-C ends it": "{0} 个词元，每个头 {1} 对：约 {2}；{3} 更省，Ctrl-C 可中止",
     # the command line
     "something unexpected happened: {0}": "发生了意外：{0}", "the same command with --debug, and report it": "加 --debug 重试同一命令，并报告",
     "there is not enough memory for this": "内存不足", "a shorter text, --layer, --head or --top": "更短的文本，或 --layer、--head、--top",
