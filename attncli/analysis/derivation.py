@@ -86,8 +86,10 @@ def _sink(model: Model, spec: Attention, layer: int, head: int) -> float | None:
 
 def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
     """The projections with what q's first entry is computed from, where x times it is that entry: not after rotation,
-    nor where x is normed or scaled first."""
+    nor where x is normed or scaled first, nor of a model that transformers runs."""
     assert isinstance(step, Projections)
+    if not model.own_layers:  # the weights are not to be had by role
+        return step
     weights = model.store.layer(model.backend, layer)
     matrix, added = weights("attn.q.weight"), weights("attn.q.bias")
     row = head * len(np.asarray(step.q))

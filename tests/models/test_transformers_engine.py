@@ -18,6 +18,7 @@ from tiny_checkpoints import CASES, LLAMA, PLAIN, Case, make
 import attncli
 from attncli.analysis.derivation import derivation_document
 from attncli.analysis.document import attention_part
+from attncli.analysis.documents.derivation import Projections, Scores
 from attncli.analysis.heads import Compared, heads_document
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
@@ -308,11 +309,12 @@ def test_a_derivation_from_what_each_attention_was_given(name: str, folder_of: C
             derivation_document(model, "", tokens, layer=layer, head=0, query=5)
         return
     found = derivation_document(model, "", tokens, layer=layer, head=0, query=5)
-    assert found["agreement"] < 1e-4
-    steps = {step["step"]: step for step in found["steps"]}
-    assert list(steps["scores"]["visible"]) == [place <= 5 or name == "albert" for place in range(len(IDS))]
-    assert steps["scores"]["bias"] is None
-    assert len(steps["projections"]["x"]) == model.spec.d_model
+    assert found.agreement < 1e-4
+    (projections,) = (step for step in found.steps if isinstance(step, Projections))
+    (scores,) = (step for step in found.steps if isinstance(step, Scores))
+    assert list(scores.visible) == [place <= 5 or name == "albert" for place in range(len(IDS))]
+    assert scores.bias is None
+    assert len(projections.x) == model.spec.d_model
 
 
 @pytest.mark.parametrize(
