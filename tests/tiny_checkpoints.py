@@ -16,6 +16,7 @@ BERT = {
     "vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
     "max_position_embeddings": 29, "layer_norm_eps": 1e-3,
 }  # fmt: skip
+DEBERTA = {"relative_attention": True}
 LLAMA = {
     "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
     "intermediate_size": 41, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "head_dim": 10,
@@ -96,6 +97,13 @@ CASES: dict[str, Case] = {
     "gte by silence": Case("gte", BERT),
     "jina_embeddings_v3": Case("jina_embeddings_v3", {**BERT, **_rope("default")}, "AutoModelForMaskedLM"),
     "jina_embeddings_v3 by silence": Case("jina_embeddings_v3", {**BERT, "type_vocab_size": 2}),
+    "deberta-v2": Case("deberta-v2", {**BERT, **DEBERTA, "position_buckets": 6, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+                                      "position_biased_input": False, "pos_att_type": "p2c|c2p"}, "AutoModelForMaskedLM"),
+    "deberta-v2 with projections": Case(
+        "deberta-v2", {**BERT, **DEBERTA, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 7, "type_vocab_size": 2}
+    ),
+    "deberta-v2 one way": Case("deberta-v2", {**BERT, **DEBERTA, "pos_att_type": ["p2c"], "position_buckets": 4, "max_relative_positions": 9}),
+    "deberta-v2 by silence": Case("deberta-v2", BERT),
     "gpt2": Case("gpt2", {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
     "gpt2 with head": Case("gpt2", GPT2, "AutoModelForCausalLM"),
     "gpt_neo": Case(

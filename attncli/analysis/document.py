@@ -16,7 +16,7 @@ from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.mask_spec import describe, spec_text
-from attncli.mechanism.spec import Alibi, Attention, Position, RelativeBuckets, Rope
+from attncli.mechanism.spec import Alibi, Attention, Disentangled, Position, RelativeBuckets, Rope
 from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.models.model import Model
 
@@ -162,13 +162,16 @@ def position_name(position: Position) -> str:
             return "alibi"
         case RelativeBuckets():
             return "t5-buckets"
+        case Disentangled():
+            return "disentangled"
 
 
 def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
     absent = {
         "capped": attention.softcap is None,
-        "biased": not isinstance(attention.position, Alibi | RelativeBuckets),
+        **dict.fromkeys(("content_position", "position_content"), not isinstance(attention.position, Disentangled)),
+        "biased": not isinstance(attention.position, Alibi | RelativeBuckets | Disentangled),
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }

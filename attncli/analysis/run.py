@@ -19,7 +19,7 @@ from attncli.analysis.words import Words, joined, merged_words
 from attncli.arrays.backend import SCORE_ITEM, Backend, numpy_backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
-from attncli.mechanism.spec import Alibi, Attention, RelativeBuckets, Spec
+from attncli.mechanism.spec import Alibi, Attention, Disentangled, RelativeBuckets, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.batch import alone
@@ -118,8 +118,9 @@ def cost_of(
 
 def _squares(attention: Attention) -> int:
     """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
-    biased = isinstance(attention.position, Alibi | RelativeBuckets)
-    return 3 + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
+    biased = isinstance(attention.position, Alibi | RelativeBuckets | Disentangled)
+    terms = 2 if isinstance(attention.position, Disentangled) else 0
+    return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, assert_never
@@ -12,6 +12,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule
+from attncli.mechanism.disentangled import Places, project_all, terms
 from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
 from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
 from attncli.mechanism.latent import from_latent
@@ -27,7 +28,18 @@ from attncli.mechanism.position import (
     temperatures,
 )
 from attncli.mechanism.reformer import hash_attention
-from attncli.mechanism.spec import Alibi, Attention, Block, Dynamic, LongRope, Norm, Place, RelativeBuckets, Rope
+from attncli.mechanism.spec import (
+    Alibi,
+    Attention,
+    Block,
+    Disentangled,
+    Dynamic,
+    LongRope,
+    Norm,
+    Place,
+    RelativeBuckets,
+    Rope,
+)
 from attncli.mechanism.streaming import attended, unseen
 from attncli.mechanism.trace import LayerTrace
 
@@ -71,12 +83,13 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Projected:
-    """Queries, keys and values with the rule that turns them into weights."""
+    """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
 
     q: Array
     k: Array
     v: Array
     rule: Rule
+    scores: Mapping[str, PositionBias] = field(default_factory=dict)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
@@ -134,6 +147,9 @@ def _attention(
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
+    if "biased" in context.keep and context.rows is None:
+        i, j = backend.arange(0, parts.q.shape[-2])[:, None], backend.arange(0, parts.k.shape[-2])[None, :]
+        stages |= {name: term(i + parts.rule.offset, j) for name, term in parts.scores.items()}
     if spec.hashing is not None:
         cut = any(isinstance(one, KnockOut) for one in interventions)
         if context.rows is not None or parts.q.ndim > 3 or context.past is not None or cut:
@@ -180,7 +196,10 @@ def project(
     if context.asking is not None:
         positions = positions[context.asking]
         x = x[..., context.asking, :] if memory is None else x
-    if spec.latent is None:
+    met = Places(None, None)
+    if isinstance(spec.position, Disentangled):
+        q, k, v, met = project_all(backend, spec, spec.position, weights, prefix, source)
+    elif spec.latent is None:
         q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
     else:
         q, k, v = from_latent(backend, spec, spec.latent, weights, prefix, x, source)
@@ -218,18 +237,27 @@ def project(
         k = backend.concat([k, backend.broadcast(learned_k.reshape((spec.kv_heads, 1, -1)), (*lead, k.shape[-1]))], -2)
         v = backend.concat([v, backend.broadcast(learned_v.reshape((spec.kv_heads, 1, -1)), (*lead, v.shape[-1]))], -2)
         extra = 1
+    scores: Mapping[str, PositionBias] = {}
+    if isinstance(spec.position, Disentangled):
+        met_by_head = Places(*(None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries)))
+        scores = terms(backend, spec, spec.position, q, k, met_by_head, offset)
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
         mask=spec.mask.bind(backend, q, k),
         given=uncut(backend, interventions, spec.heads, positions, k.shape[-2]),
-        position_bias=position_bias(backend, spec, weights, prefix),
+        position_bias=partial(_added_up, scores) if scores else position_bias(backend, spec, weights, prefix),
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
         sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
     )
-    return Projected(q, k, v, rule)
+    return Projected(q, k, v, rule, scores)
+
+
+def _added_up(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
+    first, *others = (term(i, j, heads=heads) for term in scores.values())
+    return sum(others, start=first)
 
 
 def _turns(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floats]:
@@ -254,7 +282,7 @@ def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: s
             if table is None:
                 raise KeyError(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)
-        case Rope() | None:
+        case Rope() | Disentangled() | None:
             return None
         case _:
             assert_never(spec.position)

@@ -107,9 +107,6 @@ class RelativeBuckets:
     bidirectional: bool
 
 
-Position: TypeAlias = Rope | Alibi | RelativeBuckets | None
-
-
 @dataclass(frozen=True)
 class Norm:
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
@@ -121,6 +118,28 @@ class Norm:
     eps: float
     unit_offset: bool = False
     affine: bool = True
+
+
+@dataclass(frozen=True)
+class Disentangled:
+    """DeBERTa: scores of content with position and of position with content, added to those of content with content.
+
+    span: how many buckets of i − j there are on either side, each with a vector (role `relative`, [2·span, width]).
+    furthest: distances beyond span / 2 share buckets up to this one, by their logarithms; None for a bucket of each.
+    asks, answers: whether queries meet positions, and positions keys. own: whether positions have projections of their
+    own (roles `relative_k`, `relative_q`), not those of the content. norm: of the vectors (role `relative_norm`).
+    Source: He et al., DeBERTa, 2021.
+    """
+
+    span: int
+    furthest: int | None
+    asks: bool
+    answers: bool
+    own: bool
+    norm: Norm | None
+
+
+Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | None
 
 
 @dataclass(frozen=True)

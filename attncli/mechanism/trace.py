@@ -33,6 +33,18 @@ STAGES: Mapping[str, Stage] = {
         Stage("raw", ("head", "query", "key"), "S = Q·Kᵀ", "similarity of every query with every key"),
         Stage("scaled", ("head", "query", "key"), "S × scale", "similarities on a scale the softmax can use"),
         Stage("capped", ("head", "query", "key"), "c·tanh(S/c)", "similarities bounded by the soft cap c"),
+        Stage(
+            "content_position",
+            ("head", "query", "key"),
+            "Q·K_placeᵀ × scale",
+            "similarity of every query with where each key stands",
+        ),
+        Stage(
+            "position_content",
+            ("head", "query", "key"),
+            "Q_place·Kᵀ × scale",
+            "similarity of where each query stands with every key",
+        ),
         Stage("biased", ("head", "query", "key"), "S + bias", "position bias and float masks added"),
         Stage("masked", ("head", "query", "key"), "−∞ where hidden", "what a query may not see is removed"),
         Stage("weights", ("head", "query", "key"), "A = softmax(S)", "each row is spread over the keys and sums to 1"),

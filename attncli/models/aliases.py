@@ -48,6 +48,7 @@ ALIASES: Mapping[str, Alias] = {
     "roberta": Alias("FacebookAI/roberta-base", "roberta"),
     "xlm-roberta": Alias("FacebookAI/xlm-roberta-base", "xlm-roberta"),
     "albert": Alias("albert/albert-base-v2", "albert"),
+    "deberta": Alias("microsoft/deberta-v3-base", "deberta-v2"),
     "nomic": Alias("nomic-ai/nomic-embed-text-v1.5", "nomic_bert"),
     "modernbert": Alias("answerdotai/ModernBERT-base", "modernbert"),
     "gpt2": Alias("openai-community/gpt2", "gpt2"),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import assert_never
 
-from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, RelativeBuckets, Spec
+from attncli.mechanism.spec import Attention, Block, Disentangled, Experts, Latent, Mlp, RelativeBuckets, Spec
 
-TABLES = ("tokens", "positions", "types", "attn.buckets")
+TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 """Roles that are looked up, not multiplied: they never have a bias."""
 
 
@@ -133,6 +133,13 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
             yield Role(f"{prefix}.{name}_norm.weight", shapes[spec.qk_norm.over])
     if isinstance(spec.position, RelativeBuckets):
         yield Role(f"{prefix}.buckets.weight", (spec.position.buckets, spec.heads))
+    if isinstance(spec.position, Disentangled):
+        yield Role(f"{prefix}.relative.weight", (2 * spec.position.span, width))
+        if spec.position.norm is not None:
+            yield Role(f"{prefix}.relative_norm.weight", (width,))
+        for name, there in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
+            if spec.position.own and there:
+                yield Role(f"{prefix}.{name}.weight", (q, width))
     if spec.sinks:
         yield Role(f"{prefix}.sinks", (spec.heads,))
 

@@ -88,6 +88,7 @@ def test_every_family_is_found_by_its_model_type() -> None:
         ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),
         ("deepseek_v2", {"num_key_value_heads": 2}, "num_key_value_heads", "as many as heads"),
         ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config", "bfloat16"),
+        ("deberta-v2", {"conv_kernel_size": 3}, "conv_kernel_size", "convolution"),
         ("cohere2", {"use_parallel_block": False}, "use_parallel_block", "one after the other"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         (

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 
 from attncli.models.family import Family
 
-DASHED = {"xlm_roberta": "xlm-roberta"}
+DASHED = {"deberta_v2": "deberta-v2", "xlm_roberta": "xlm-roberta"}
 """The few that a config spells otherwise than a file can be named."""
 
 MODEL_TYPES = tuple(sorted(DASHED.get(module.name, module.name) for module in iter_modules(__path__)))

@@ -1,0 +1,130 @@
+"""Disentangled attention: content meets content, content meets position, position meets content. Source: He et al.,
+DeBERTa, 2021."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.attend import PositionBias
+from attncli.mechanism.feed_forward import Role, linear
+from attncli.mechanism.norm import normalise
+from attncli.mechanism.spec import Attention, Disentangled
+
+Integers = np.ndarray[Any, Any]
+EVERY_HEAD = slice(None)
+
+ASKS, ANSWERS = "content_position", "position_content"
+"""The stages that hold the scores of queries with positions, and of positions with keys."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The vectors of relative positions as keys and as queries, [..., bucket, width of all heads]; None where there are
+    none."""
+
+    keys: Array | None
+    queries: Array | None
+
+
+def project_all(
+    backend: Backend, spec: Attention, position: Disentangled, weights: Role, prefix: str, x: Array
+) -> tuple[Array, Array, Array, Places]:
+    """Queries, keys and values of x [..., token, width], and what the same or other projections make of positions."""
+    table = weights(f"{prefix}.relative.weight")
+    if table is None:
+        raise KeyError(f"{prefix}.relative.weight")
+    if position.norm is not None:
+        name = f"{prefix}.relative_norm"
+        table = normalise(backend, position.norm, table, weights(f"{name}.weight"), weights(f"{name}.bias"))
+    value = linear(backend, weights, f"{prefix}.v", x)
+    if position.own:
+        q, k = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k"))
+        keys = linear(backend, weights, f"{prefix}.relative_k", table) if position.asks else None
+        queries = linear(backend, weights, f"{prefix}.relative_q", table) if position.answers else None
+        return q, k, value, Places(keys, queries)
+    count = x.shape[-2]
+    rows = backend.broadcast(table, (*x.shape[:-2], *table.shape))
+    both = backend.concat([x, rows], -2)  # so that each matrix is read once
+    q, k = (linear(backend, weights, f"{prefix}.{name}", both) for name in ("q", "k"))
+    keys, queries = k[..., count:, :], q[..., count:, :]
+    found = Places(keys if position.asks else None, queries if position.answers else None)
+    return q[..., :count, :], k[..., :count, :], value, found
+
+
+def terms(
+    backend: Backend, spec: Attention, position: Disentangled, q: Array, k: Array, places: Places, offset: int
+) -> Mapping[str, PositionBias]:
+    """The scores with positions by stage: functions of (i [rows, 1], j [1, columns]) giving [..., head, rows, columns].
+
+    q, k: [..., head, token, dim]. places: by head, [..., head, bucket, dim]. offset: the position of query 0.
+    """
+    found: dict[str, PositionBias] = {}
+    if places.keys is not None:
+        found[ASKS] = partial(_asks, backend, spec, position, q, places.keys, offset)
+    if places.queries is not None:
+        found[ANSWERS] = partial(_answers, backend, spec, position, k, places.queries)
+    return found
+
+
+def bucket(relative: Integers, position: Disentangled) -> Integers:
+    """The row of the table for each i − j, integers in [0, 2·span). The logarithm is taken in float32, as trained."""
+    relative = np.asarray(relative, np.int64)
+    found = relative
+    if position.furthest is not None:
+        exact = position.span // 2
+        far = np.maximum(np.abs(relative), exact).astype(np.float32) / np.float32(exact)
+        steps = np.log(far) / np.float32(math.log(np.float32((position.furthest - 1) / exact))) * np.float32(exact - 1)
+        grown = (np.ceil(steps) + exact).astype(np.int64) * np.sign(relative)
+        found = np.where(np.abs(relative) <= exact, relative, grown)
+    return np.clip(found + position.span, 0, 2 * position.span - 1)
+
+
+def _asks(
+    backend: Backend,
+    spec: Attention,
+    position: Disentangled,
+    q: Array,
+    keys: Array,
+    offset: int,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
+) -> Array:
+    at, to = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    own = backend.take(q[..., heads, :, :], backend.array(at - offset), -2)
+    scores = backend.matmul(own, backend.transpose(keys[..., heads, :, :])) * spec.scale
+    return _picked(backend, scores, bucket(at[:, None] - to[None, :], position))
+
+
+def _answers(
+    backend: Backend,
+    spec: Attention,
+    position: Disentangled,
+    k: Array,
+    queries: Array,
+    i: Array,
+    j: Array,
+    *,
+    heads: slice = EVERY_HEAD,
+) -> Array:
+    at, to = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
+    own = backend.take(k[..., heads, :, :], backend.array(to), -2)
+    scores = backend.matmul(own, backend.transpose(queries[..., heads, :, :])) * spec.scale
+    return backend.transpose(_picked(backend, scores, bucket(at[None, :] - to[:, None], position)))
+
+
+def _picked(backend: Backend, scores: Array, buckets: Integers) -> Array:
+    """Of each row's scores with all buckets those of its own: [..., row, bucket] and [row, column] to [..., row,
+    column]."""
+    rows, wide = buckets.shape[0], scores.shape[-1]
+    flat = scores.reshape((*scores.shape[:-2], rows * wide))
+    places = (np.arange(rows)[:, None] * wide + buckets).reshape(-1)
+    return backend.take(flat, backend.array(places), -1).reshape((*scores.shape[:-2], *buckets.shape))

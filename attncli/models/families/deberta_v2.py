@@ -1,0 +1,97 @@
+"""DeBERTa 2 and 3: BERT whose scores tell content from position. Source: He et al., 2021."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.errors import InputError
+from attncli.mechanism.spec import Disentangled, Norm, Position, Spec
+from attncli.models.config import Config, Fixed
+from attncli.models.families import bert
+from attncli.models.family import Family, Shared
+
+NAMES = replace(
+    bert.NAMES.with_roles(
+        {
+            "attn.q": "attention.self.query_proj",
+            "attn.k": "attention.self.key_proj",
+            "attn.v": "attention.self.value_proj",
+            "attn.relative_k": "attention.self.pos_key_proj",
+            "attn.relative_q": "attention.self.pos_query_proj",
+            "attn.relative": Shared("encoder.rel_embeddings"),
+            "attn.relative_norm": Shared("encoder.LayerNorm"),
+        }
+    ),
+    prefixes=("deberta.",),
+    # the table of absolute positions stands in files of models that do not use it
+    ignored=(
+        *bert.TASK_HEADS,
+        "lm_predictions.*",
+        "lm_head.*",
+        "mask_predictions.*",
+        "embeddings.position_embeddings.*",
+    ),
+)
+
+FIXED = {
+    "conv_kernel_size": Fixed(0, "a convolution would follow the first layer"),
+    "attention_head_size": Fixed(None, "heads would have a width of their own"),
+    "embedding_size": Fixed(None, "the token table would have a width of its own"),
+}
+
+WAYS = ("c2p", "p2c")
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a DeBERTa 2 or 3."""
+    base = bert.spec(config, eps=1e-7, types=0)
+    for idle in ("legacy", "pos_ebd_type", "conv_act", "conv_groups", "pad_id"):
+        config.get(idle)  # of the head, of the convolution, and repeats
+    ways = _ways(config)
+    position = _position(config, base, ways)
+    scale = (base.blocks[0].attention.head_dim * (1 + len(ways))) ** -0.5
+    if not config.flag("position_biased_input", default=True):
+        base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
+    return replace(
+        base,
+        family="deberta-v2",
+        blocks=tuple(
+            replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
+        ),
+    )
+
+
+def _ways(config: Config) -> list[str]:
+    """Which of content and position meet, besides content and content."""
+    told = config.get("pos_att_type") or []
+    found = [way.strip() for way in told.lower().split("|")] if isinstance(told, str) else told
+    if not isinstance(found, list) or any(way not in WAYS for way in found):
+        raise InputError(f"config.json sets pos_att_type to {told!r}", where=config.where, expected=" and ".join(WAYS))
+    return found
+
+
+def _position(config: Config, base: Spec, ways: list[str]) -> Position:
+    buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest(config)
+    shared = config.flag("share_att_key", default=False)
+    norms = config.get("norm_rel_ebd") or "none"
+    if norms not in ("none", "layer_norm"):
+        raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
+    if not config.flag("relative_attention", default=False):
+        return None
+    width = buckets if buckets > 0 else furthest
+    return Disentangled(
+        width,
+        furthest if buckets > 0 else None,
+        asks="c2p" in ways,
+        answers="p2c" in ways,
+        own=not shared,
+        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if norms == "layer_norm" else None,
+    )
+
+
+def _furthest(config: Config) -> int:
+    told = config.whole("max_relative_positions", default=-1, least=-1)
+    return told if told >= 1 else config.whole("max_position_embeddings", default=512)
+
+
+FAMILY = Family("deberta-v2", spec, NAMES, fixed=FIXED)
