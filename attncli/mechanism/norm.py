@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.spec import Norm
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer normalization ("layer") or root-mean-square normalization ("rms").
+
+    unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored weight at all.
+    """
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: bool = False
+    affine: bool = True
 
 
 @np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
