@@ -12,48 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BERT = {
-    "vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
-    "max_position_embeddings": 29, "layer_norm_eps": 1e-3,
-}  # fmt: skip
-DEBERTA = {"relative_attention": True}
-LLAMA = {
-    "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
-    "intermediate_size": 41, "max_position_embeddings": 64, "rms_norm_eps": 1e-3, "head_dim": 10,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-}  # fmt: skip
-PLAIN = {key: value for key, value in LLAMA.items() if key != "head_dim"}
-LAYER_NORM = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"} | {"layer_norm_eps": 1e-3}
-BARE = {key: value for key, value in PLAIN.items() if key != "rms_norm_eps"}
-MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
-GPT2 = {
-    "vocab_size": 61, "n_embd": 30, "n_layer": 3, "n_head": 3, "n_positions": 29, "n_inner": 37, "layer_norm_epsilon": 1e-3,
-    "bos_token_id": 1, "eos_token_id": 2,
-}  # fmt: skip
-BART = {
-    "vocab_size": 61, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 5,
-    "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True, "pad_token_id": 1,
-    "decoder_start_token_id": 2,
-}  # fmt: skip
-T5 = {
-    "vocab_size": 61, "d_model": 30, "d_kv": 7, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
-    "relative_attention_num_buckets": 10, "relative_attention_max_distance": 11, "layer_norm_epsilon": 1e-3,
-}  # fmt: skip
-
-
-LATENT = {
-    **PLAIN, "num_key_value_heads": 6, "moe_intermediate_size": 23,
-    "n_routed_experts": 6, "n_shared_experts": 2, "kv_lora_rank": 14, "q_lora_rank": 11, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
-    "v_head_dim": 7,
-}  # fmt: skip
-LLAMA4 = {
-    **LLAMA, "num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": 97.0}, "intermediate_size_mlp": 29,
-    "num_local_experts": 5, "attention_chunk_size": 5, "floor_scale": 3, "attn_scale": 0.8,
-}  # fmt: skip
-
-
-def _rope(kind: str, **told: Any) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": kind, "rope_theta": 97.0, **told}}
+from tiny_sizes import BARE, BART, BERT, DEBERTA, GPT2, LATENT, LLAMA, LLAMA4, MIXED, PLAIN, T5, rope
 
 
 @dataclass(frozen=True)
@@ -91,11 +50,11 @@ CASES: dict[str, Case] = {
     ),
     "albert": Case("albert", {**BERT, "embedding_size": 14}, "AutoModelForMaskedLM"),
     "albert by silence": Case("albert", {**BERT, "type_vocab_size": 3, "hidden_act": "relu"}),
-    "nomic_bert": Case("nomic_bert", {**BERT, **_rope("default")}),
+    "nomic_bert": Case("nomic_bert", {**BERT, **rope("default")}),
     "nomic_bert by silence": Case("nomic_bert", {**BERT, "head_dim": 8, "pad_token_id": 0}, "AutoModelForMaskedLM"),
-    "gte": Case("gte", {**BERT, **_rope("default"), "type_vocab_size": 0}, "AutoModelForMaskedLM"),
+    "gte": Case("gte", {**BERT, **rope("default"), "type_vocab_size": 0}, "AutoModelForMaskedLM"),
     "gte by silence": Case("gte", BERT),
-    "jina_embeddings_v3": Case("jina_embeddings_v3", {**BERT, **_rope("default")}, "AutoModelForMaskedLM"),
+    "jina_embeddings_v3": Case("jina_embeddings_v3", {**BERT, **rope("default")}, "AutoModelForMaskedLM"),
     "jina_embeddings_v3 by silence": Case("jina_embeddings_v3", {**BERT, "type_vocab_size": 2}),
     "deberta-v2": Case("deberta-v2", {**BERT, **DEBERTA, "position_buckets": 6, "share_att_key": True, "norm_rel_ebd": "layer_norm",
                                       "position_biased_input": False, "pos_att_type": "p2c|c2p"}, "AutoModelForMaskedLM"),
@@ -119,14 +78,14 @@ CASES: dict[str, Case] = {
         "gpt_neox",
         {
             "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 37,
-            "layer_norm_eps": 1e-3, **_rope("default", partial_rotary_factor=0.5), "bos_token_id": 1, "eos_token_id": 2,
+            "layer_norm_eps": 1e-3, **rope("default", partial_rotary_factor=0.5), "bos_token_id": 1, "eos_token_id": 2,
         },
     ),
     "gpt_neox in sequence": Case(
         "gpt_neox",
         {
             "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
-            "use_parallel_residual": False, **_rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7,
+            "use_parallel_residual": False, **rope("dynamic", factor=3.0, partial_rotary_factor=0.5), "max_position_embeddings": 7,
             "bos_token_id": 1, "eos_token_id": 2,
         },
         "AutoModelForCausalLM",
@@ -143,38 +102,38 @@ CASES: dict[str, Case] = {
         "AutoModelForCausalLM",
     ),
     "bloom": Case("bloom", {"vocab_size": 61, "hidden_size": 30, "n_layer": 2, "n_head": 5, "layer_norm_epsilon": 1e-3}),
-    "llama": Case("llama", {**LLAMA, **_rope("default"), "attention_bias": True, "mlp_bias": True}, "AutoModelForCausalLM"),
-    "llama linear": Case("llama", {**LLAMA, **_rope("linear", factor=3.0)}),
+    "llama": Case("llama", {**LLAMA, **rope("default"), "attention_bias": True, "mlp_bias": True}, "AutoModelForCausalLM"),
+    "llama linear": Case("llama", {**LLAMA, **rope("linear", factor=3.0)}),
     "llama 3.1": Case(
         "llama",
-        {**LLAMA, **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=19)},
+        {**LLAMA, **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=19)},
     ),
     "llama yarn": Case(
-        "llama", {**LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=3.0, beta_slow=0.5)}
+        "llama", {**LLAMA, **rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=3.0, beta_slow=0.5)}
     ),
-    "llama dynamic": Case("llama", {**LLAMA, **_rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
-    "mistral": Case("mistral", {**LLAMA, **_rope("default"), "sliding_window": 5}),
+    "llama dynamic": Case("llama", {**LLAMA, **rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
+    "mistral": Case("mistral", {**LLAMA, **rope("default"), "sliding_window": 5}),
     "mixtral": Case(
-        "mixtral", {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2,
+        "mixtral", {**LLAMA, **rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2,
          "sliding_window": 5}
     ),
     "qwen2": Case(
         "qwen2",
-        {**PLAIN, **_rope("default"), "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+        {**PLAIN, **rope("default"), "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
     ),
-    "qwen3": Case("qwen3", {**LLAMA, **_rope("default"), "attention_bias": True}, "AutoModelForCausalLM"),
+    "qwen3": Case("qwen3", {**LLAMA, **rope("default"), "attention_bias": True}, "AutoModelForCausalLM"),
     "qwen3_moe": Case(
         "qwen3_moe",
-        {**LLAMA, **_rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23},
+        {**LLAMA, **rope("default"), "num_hidden_layers": 2, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23},
     ),
     "qwen3_moe, some layers without": Case(
         "qwen3_moe",
-        {**LLAMA, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23, "mlp_only_layers": [0]},
+        {**LLAMA, **rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23, "mlp_only_layers": [0]},
     ),
-    "gemma": Case("gemma", {**LLAMA, **_rope("default")}),
+    "gemma": Case("gemma", {**LLAMA, **rope("default")}),
     "gemma2": Case(
         "gemma2",
-        {**LLAMA, **_rope("default"), "sliding_window": 5, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
+        {**LLAMA, **rope("default"), "sliding_window": 5, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
          "final_logit_softcapping": 3.0},
         "AutoModelForCausalLM",
     ),
@@ -195,38 +154,38 @@ CASES: dict[str, Case] = {
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     ),
     "phi": Case(
-        "phi", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "qk_layernorm": True}, "AutoModelForCausalLM"
+        "phi", {**LAYER_NORM, **rope("default", partial_rotary_factor=0.7), "qk_layernorm": True}, "AutoModelForCausalLM"
     ),
-    "phi3": Case("phi3", {**PLAIN, **_rope("default"), "sliding_window": 5}),
+    "phi3": Case("phi3", {**PLAIN, **rope("default"), "sliding_window": 5}),
     "phi3 long": Case(
         "phi3",
         {
             **PLAIN, "original_max_position_embeddings": 8, "max_position_embeddings": 32,
-            **_rope("longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.2, 2.3, 4.1]),
+            **rope("longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.2, 2.3, 4.1]),
         },
     ),
-    "olmo2": Case("olmo2", {**PLAIN, **_rope("default"), "attention_bias": True}),
-    "cohere": Case("cohere", {**LAYER_NORM, **_rope("default"), "use_qk_norm": True, "attention_bias": True}, "AutoModelForCausalLM"),
+    "olmo2": Case("olmo2", {**PLAIN, **rope("default"), "attention_bias": True}),
+    "cohere": Case("cohere", {**LAYER_NORM, **rope("default"), "use_qk_norm": True, "attention_bias": True}, "AutoModelForCausalLM"),
     "stablelm": Case(
-        "stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.7), "use_qkv_bias": True, "qk_layernorm": True}
+        "stablelm", {**LAYER_NORM, **rope("default", partial_rotary_factor=0.7), "use_qkv_bias": True, "qk_layernorm": True}
     ),
-    "stablelm parallel": Case("stablelm", {**LAYER_NORM, **_rope("default", partial_rotary_factor=0.34), "use_parallel_residual": True}),
-    "smollm3": Case("smollm3", {**LLAMA, **_rope("default"), "no_rope_layers": [1, 0, 1]}),
+    "stablelm parallel": Case("stablelm", {**LAYER_NORM, **rope("default", partial_rotary_factor=0.34), "use_parallel_residual": True}),
+    "smollm3": Case("smollm3", {**LLAMA, **rope("default"), "no_rope_layers": [1, 0, 1]}),
     "falcon": Case(
         "falcon",
-        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "bias": True, **_rope("default"),
+        {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "bias": True, **rope("default"),
          "layer_norm_epsilon": 1e-3},
     ),
     "falcon new": Case(
         "falcon",
         {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "num_kv_heads": 3,
-         "new_decoder_architecture": True, "ffn_hidden_size": 41, **_rope("default")},
+         "new_decoder_architecture": True, "ffn_hidden_size": 41, **rope("default")},
         "AutoModelForCausalLM",
     ),
     "falcon in sequence": Case(
         "falcon",
         {"vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "multi_query": False,
-         "parallel_attn": False, **_rope("default")},
+         "parallel_attn": False, **rope("default")},
     ),
     "falcon alibi": Case(
         "falcon",
@@ -235,20 +194,20 @@ CASES: dict[str, Case] = {
     ),
     "granite": Case(
         "granite",
-        {**PLAIN, **_rope("default"), "attention_multiplier": 0.31, "residual_multiplier": 0.7, "embedding_multiplier": 1.9,
+        {**PLAIN, **rope("default"), "attention_multiplier": 0.31, "residual_multiplier": 0.7, "embedding_multiplier": 1.9,
          "logits_scaling": 3.0, "attention_bias": True, "mlp_bias": True},
         "AutoModelForCausalLM",
     ),
     "granite without multipliers": Case("granite", {**PLAIN, "tie_word_embeddings": True}, "AutoModelForCausalLM"),
     "granitemoe": Case(
         "granitemoe",
-        {**PLAIN, **_rope("default"), "num_hidden_layers": 2, "attention_multiplier": 0.31, "residual_multiplier": 0.7,
+        {**PLAIN, **rope("default"), "num_hidden_layers": 2, "attention_multiplier": 0.31, "residual_multiplier": 0.7,
          "embedding_multiplier": 1.9, "num_local_experts": 5, "num_experts_per_tok": 2},
     ),
-    "glm": Case("glm", {**LLAMA, **_rope("default", partial_rotary_factor=0.6)}),
+    "glm": Case("glm", {**LLAMA, **rope("default", partial_rotary_factor=0.6)}),
     "glm without biases": Case("glm", {**LLAMA, "head_dim": 12, "attention_bias": False}, "AutoModelForCausalLM"),
-    "glm4": Case("glm4", {**LLAMA, **_rope("default", partial_rotary_factor=0.6)}, "AutoModelForCausalLM"),
-    "olmo": Case("olmo", {**BARE, **_rope("default"), "clip_qkv": 0.7}, "AutoModelForCausalLM"),
+    "glm4": Case("glm4", {**LLAMA, **rope("default", partial_rotary_factor=0.6)}, "AutoModelForCausalLM"),
+    "olmo": Case("olmo", {**BARE, **rope("default"), "clip_qkv": 0.7}, "AutoModelForCausalLM"),
     "olmo without bounds": Case("olmo", {**BARE, "attention_bias": True}),
     "olmo3": Case(
         "olmo3",
@@ -259,35 +218,35 @@ CASES: dict[str, Case] = {
          }},
     ),
     "olmo3 by silence": Case("olmo3", {**PLAIN, "num_hidden_layers": 4, "sliding_window": 5, "attention_bias": True}),
-    "starcoder2": Case("starcoder2", {**BARE, **_rope("default"), "norm_epsilon": 1e-3, "sliding_window": 5}, "AutoModelForCausalLM"),
-    "starcoder2 without biases": Case("starcoder2", {**BARE, **_rope("linear", factor=2.0), "use_bias": False}),
+    "starcoder2": Case("starcoder2", {**BARE, **rope("default"), "norm_epsilon": 1e-3, "sliding_window": 5}, "AutoModelForCausalLM"),
+    "starcoder2 without biases": Case("starcoder2", {**BARE, **rope("linear", factor=2.0), "use_bias": False}),
     "cohere2": Case(
-        "cohere2", {**LAYER_NORM, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5, "attention_bias": True},
+        "cohere2", {**LAYER_NORM, **rope("default"), "num_hidden_layers": 5, "sliding_window": 5, "attention_bias": True},
         "AutoModelForCausalLM",
     ),
-    "ministral": Case("ministral", {**LLAMA, **_rope("default"), "sliding_window": 5, "layer_types": MIXED}),
-    "exaone4": Case("exaone4", {**PLAIN, **_rope("default"), "num_hidden_layers": 5, "sliding_window": 5}, "AutoModelForCausalLM"),
-    "exaone4 without windows": Case("exaone4", {**PLAIN, **_rope("default"), "sliding_window": None, "layer_types": ["full_attention"] * 3}),
-    "nemotron": Case("nemotron", {**BARE, **_rope("default", partial_rotary_factor=0.7), "norm_eps": 1e-3, "attention_bias": True, "mlp_bias": True}),
+    "ministral": Case("ministral", {**LLAMA, **rope("default"), "sliding_window": 5, "layer_types": MIXED}),
+    "exaone4": Case("exaone4", {**PLAIN, **rope("default"), "num_hidden_layers": 5, "sliding_window": 5}, "AutoModelForCausalLM"),
+    "exaone4 without windows": Case("exaone4", {**PLAIN, **rope("default"), "sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "nemotron": Case("nemotron", {**BARE, **rope("default", partial_rotary_factor=0.7), "norm_eps": 1e-3, "attention_bias": True, "mlp_bias": True}),
     "nemotron by silence": Case("nemotron", {**BARE, "hidden_size": 48, "norm_eps": 1e-3}, "AutoModelForCausalLM"),
     "qwen2_moe": Case(
         "qwen2_moe",
-        {**PLAIN, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
+        {**PLAIN, **rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
          "shared_expert_intermediate_size": 19, "mlp_only_layers": [1], "use_sliding_window": True, "sliding_window": 5},
     ),
     "qwen2_moe in steps": Case(
         "qwen2_moe",
-        {**PLAIN, **_rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
+        {**PLAIN, **rope("default"), "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 23,
          "shared_expert_intermediate_size": 19, "decoder_sparse_step": 2, "norm_topk_prob": True, "qkv_bias": False},
         "AutoModelForCausalLM",
     ),
-    "ernie4_5": Case("ernie4_5", {**LLAMA, **_rope("default"), "use_bias": True}),
+    "ernie4_5": Case("ernie4_5", {**LLAMA, **rope("default"), "use_bias": True}),
     "ernie4_5 without biases": Case("ernie4_5", LLAMA, "AutoModelForCausalLM"),
-    "seed_oss": Case("seed_oss", {**LLAMA, **_rope("default"), "attention_out_bias": True, "mlp_bias": True}),
+    "seed_oss": Case("seed_oss", {**LLAMA, **rope("default"), "attention_out_bias": True, "mlp_bias": True}),
     "seed_oss without biases": Case("seed_oss", {**LLAMA, "attention_bias": False}, "AutoModelForCausalLM"),
     "gpt_oss": Case(
         "gpt_oss",
-        {**LLAMA, **_rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},
+        {**LLAMA, **rope("default"), "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.9},
         "AutoModelForCausalLM",
     ),
     "gpt_oss by silence": Case(
@@ -295,7 +254,7 @@ CASES: dict[str, Case] = {
     ),
     "deepseek_v2": Case(
         "deepseek_v2",
-        {**LATENT, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9),
+        {**LATENT, **rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7, mscale_all_dim=0.9),
          "num_experts_per_tok": 2, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "attention_bias": True,
          "routed_scaling_factor": 1.7, "first_k_dense_replace": 1},
         "AutoModelForCausalLM",
@@ -305,13 +264,13 @@ CASES: dict[str, Case] = {
     ),
     "deepseek_v3": Case(
         "deepseek_v3",
-        {**LATENT, **_rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0),
+        {**LATENT, **rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0),
          "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2, "attention_bias": True, "first_k_dense_replace": 1},
         "AutoModelForCausalLM",
     ),
     "deepseek_v3 in halves": Case(
         "deepseek_v3",
-        {**LATENT, **_rope("default"), "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False, "num_experts_per_tok": 3,
+        {**LATENT, **rope("default"), "q_lora_rank": None, "rope_interleave": False, "norm_topk_prob": False, "num_experts_per_tok": 3,
          "n_group": 2, "topk_group": 1, "first_k_dense_replace": 0},
     ),
     "llama4_text": Case("llama4_text", LLAMA4, "AutoModelForCausalLM"),

@@ -166,11 +166,18 @@ def position_name(position: Position) -> str:
             return "disentangled"
 
 
+def position_stages(position: Position) -> tuple[str, ...]:
+    """The stages that hold scores of positions by themselves."""
+    if not isinstance(position, Disentangled):
+        return ()
+    there = {"content_position": position.asks, "position_content": position.answers}
+    return tuple(name for name, found in there.items() if found)
+
+
 def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, ...] = ()) -> list[ShapeRow]:
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
     absent = {
         "capped": attention.softcap is None,
-        **dict.fromkeys(("content_position", "position_content"), not isinstance(attention.position, Disentangled)),
         "biased": not isinstance(attention.position, Alibi | RelativeBuckets | Disentangled),
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
@@ -179,7 +186,8 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
     # all stages with a number per pair have the shape of the weights
     queries, keys = trace.stages["q"].shape[-2], trace.stages["k"].shape[-2]
     square = dict.fromkeys(
-        SQUARE, np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys))
+        (*SQUARE, *position_stages(attention.position)),
+        np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
     )  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
     return [
