@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiny_sizes import BARE, BART, BERT, DEBERTA, GPT2, LATENT, LLAMA, LLAMA4, MIXED, PLAIN, T5, rope
+from tiny_sizes import BARE, BART, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, T5, rope
 
 
 @dataclass(frozen=True)
