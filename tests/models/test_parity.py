@@ -175,6 +175,10 @@ def unshared(part: Mlp | Experts | None) -> Mlp | Experts | None:
     return replace(part, shared_share=False) if isinstance(part, Experts) else part
 
 
+def placed(spec: Spec, **changed: object) -> Spec:
+    return attention(spec, position=replace(spec.blocks[0].attention.position, **changed))
+
+
 def ungrouped(block: Block) -> Block:
     if not isinstance(block.mlp, Experts):
         return block
@@ -254,10 +258,10 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("deepseek_v3", "scale", lambda spec: attention(spec, scale=10**-0.5)),
     ("llama4_text", "temperature", lambda spec: attention(spec, temperature=None)),
     ("llama4_text", "chunks", lambda spec: attention(spec, mask=Causal())),
-    ("deberta-v2", "queries", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, asks=False))),
-    ("deberta-v2", "keys", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, answers=False))),
-    ("deberta-v2", "norm", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, norm=None))),
-    ("deberta-v2 one way", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position, furthest=None))),
+    ("deberta-v2", "queries", lambda spec: placed(spec, asks=False)),
+    ("deberta-v2", "keys", lambda spec: placed(spec, answers=False)),
+    ("deberta-v2", "norm", lambda spec: placed(spec, norm=None)),
+    ("deberta-v2 one way", "distances", lambda spec: placed(spec, furthest=None)),
     ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),
     ("t5", "scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.head_dim ** -0.5)),
     ("t5", "distances", lambda spec: attention(spec, position=replace(spec.blocks[0].attention.position,
