@@ -79,7 +79,7 @@ def effects_of(document: Document) -> list[Effects]:
 
     if not isinstance(document, AblateDocument):
         return []
-    place = "mean" if isinstance(document.place, str) else f"#{document.place.token}"
+    place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
     found = []
     for measure in document.measures:
         heads = [
