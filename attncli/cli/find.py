@@ -98,8 +98,8 @@ def _write_page(
     layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
     heads = request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
     tokens = request.tokens_of(model, text)
-    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=bool(document["words"]))
-    start = {"view": "search", "from": f"#{document['from']}", "to": f"#{document['to']}"}
+    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=document.words)
+    start = {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
     page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attncli.render.bars import bar, barred
@@ -18,11 +18,11 @@ LONGEST = 32
 
 
 def links(
-    found: Sequence[Mapping[str, Any]],
+    found: Sequence[Any],
     queries: Sequence[str],
     view: View,
     *,
-    place: Callable[[Mapping[str, Any]], str] | None,
+    place: Callable[[Any], str] | None,
     keys: Sequence[str] | None = None,
     title: str = "",
     note: str = "",
@@ -40,14 +40,14 @@ def links(
     name = max((view.width - 30) // 2, 4)
     rows = [_parts(link, queries, keys or queries, name, view, place(link) if place else "") for link in shown]
     widths = [max(cells(row[at]) for row in rows) for at in range(3)]
-    write = writer([link["weight"] for link in shown], view.precision)
+    write = writer([link.weight for link in shown], view.precision)
     arrow = spell(" → ", ascii=view.ascii)
-    numbers = [write(link["weight"]) for link in shown]
+    numbers = [write(link.weight) for link in shown]
     digits = max(map(len, numbers))
     room = min(view.width - sum(widths) - len(arrow) - digits - 5, LONGEST)
     lines: list[Line] = []
     for link, (located, query, key), number in zip(shown, rows, numbers, strict=True):
-        drawn = bar(link["weight"], room, ascii=view.ascii) if room >= 4 else ""
+        drawn = bar(link.weight, room, ascii=view.ascii) if room >= 4 else ""
         where = pad(located, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
         lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *barred(drawn)))
@@ -56,17 +56,17 @@ def links(
     return finished(block, view)
 
 
-def layer_and_head(link: Mapping[str, Any]) -> str:
+def layer_and_head(link: Any) -> str:
     """Such as `L5 H11`."""
-    return f"L{link['layer']} H{link['head']}"
+    return f"L{link.layer} H{link.head}"
 
 
 def _parts(
-    link: Mapping[str, Any], queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
+    link: Any, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
 ) -> tuple[str, str, str]:
-    query = cut(label(queries[link["query"]], ascii=view.ascii), name, ascii=view.ascii)
-    key = cut(label(keys[link["key"]], ascii=view.ascii), name, ascii=view.ascii)
-    return place, f"{link['query']} {query}", f"{link['key']} {key}"
+    query = cut(label(queries[link.query], ascii=view.ascii), name, ascii=view.ascii)
+    key = cut(label(keys[link.key], ascii=view.ascii), name, ascii=view.ascii)
+    return place, f"{link.query} {query}", f"{link.key} {key}"
 
 
 if __name__ == "__main__":

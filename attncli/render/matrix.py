@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.render.headings import FAINT, heading, own, remark
 from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
@@ -39,10 +40,10 @@ def as_matrix(values: Any) -> NDArray:
 
 
 def visible(weights: Any, scores: Any) -> NDArray:
-    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: None if
-    not known."""
+    """Weights [query, key] with NaN where the score is masked: hidden and merely small look different. scores: UNSET
+    where they are not known."""
     found = as_matrix(weights)
-    return found if scores is None else np.where(np.isnan(as_matrix(scores)), np.nan, found)
+    return found if scores is None or scores is UNSET else np.where(np.isnan(as_matrix(scores)), np.nan, found)
 
 
 def matrix(

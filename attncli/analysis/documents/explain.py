@@ -127,8 +127,8 @@ class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     name: str
     says: str
     formula: str
-    low: float | None
-    high: float | None
+    low: int | float | None
+    high: int | float | None
     range: str
     unit: str
     rows: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attncli.analysis.documents.declaration import Document
+from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
@@ -16,7 +16,7 @@ from attncli.mechanism.attend import RowBlock
 
 
 def captured_record(
-    arrays: Captured, trace: RowBlock, document: Document, *, heads: Sequence[int] | None = None
+    arrays: Captured, trace: RowBlock, document: TensorsDocument, *, heads: Sequence[int] | None = None
 ) -> RunRecord:
     """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
     all."""
@@ -39,8 +39,8 @@ def captured_record(
             feed_whole(backend, made, stages, None)
             yield from made.records(arithmetic(backend, stages, arrays.rule.scale, arrays.rule.softcap))
 
-    name = str(document["file"])
-    return RunRecord(name, name, sides, document["model"], document["attention"], found(), document.get("warnings", ()))
+    name = document.file
+    return RunRecord(name, name, sides, document.model, document.attention, found(), document.warnings)
 
 
 def numbered(count: int) -> list[Token]:

@@ -7,8 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
+from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Document
+from attncli.analysis.documents.find import FindDocument
+from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+from attncli.analysis.documents.parts import TokenRow
+from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.records.captured import numbered
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
@@ -18,16 +25,17 @@ from attncli.arrays.backend import choose
 from attncli.inputs.token import Token
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
+AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
-def tensors_record(tensors: Tensors, document: Document) -> RunRecord:
+def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     """A file that `--save` wrote. document: the `attn.run/1` made of it."""
-    shown = tokens_of(document["tokens"])
-    attention = document["attention"]
+    shown = tokens_of(document.tokens)
+    attention = document.attention
 
     def found() -> Iterator[HeadRecord]:
-        for layer in (part["layer"] for part in document["layers"]):
+        for layer in (part.layer for part in document.layers):
             prefix = f"layers.{layer}."
             stages = {
                 name.removeprefix(prefix): np.asarray(array, np.float32)
@@ -36,50 +44,55 @@ def tensors_record(tensors: Tensors, document: Document) -> RunRecord:
             }
             made = LayerRecords(NUMPY, layer, Sides(shown, shown), range(len(stages["weights"])), everything=True)
             feed_whole(NUMPY, made, stages, None)
-            known = isinstance(attention.get("scale"), int | float) and "hashing" not in attention
-            cap = attention.get("softcap")
-            yield from made.records(arithmetic(NUMPY, stages, attention["scale"], cap) if known else None)
+            scale, cap = attention.scale, attention.softcap
+            known = scale is not None and attention.hashing is UNSET
+            yield from made.records(arithmetic(NUMPY, stages, scale, cap) if known and scale is not None else None)
 
-    return _run(document, Sides(shown, shown), found())
+    return _record(document, document.text, Sides(shown, shown), found())
 
 
 def document_record(document: Document) -> RunRecord | None:
     """What a document holds of its heads; None for one that is not about heads. Where it holds no weights, the links
     that it names."""
-    match document["schema"]:
-        case "attn.run/1" | "attn.cross/1":
-            parts = [(part["layer"], head) for part in document["layers"] for head in part["heads"]]
-            parts = parts or [(one["layer"], one) for one in document.get("maps", ())]
-        case "attn.heads/1":
-            parts = [(head["layer"], head) for head in document["heads"]]
-        case "attn.tensors/1":
-            parts = [(layer, head) for layer, part in enumerate(document["batch"]) for head in part["heads"]]
-        case "attn.find/1" | "attn.ablate/1":
-            parts = []
+    rows: Sequence[int] | None = None
+    parts: list[tuple[int, Any]] = []
+    match document:
+        case RunDocument():
+            parts = [(part.layer, head) for part in document.layers for head in part.heads]
+            parts = parts or [(one.layer, one) for one in document.maps or ()]
+            rows = document.queries or None
+        case HeadsDocument() | FindDocument():
+            parts = [(head.layer, head) for head in document.heads]
+        case CrossDocument():
+            parts = [(part.layer, head) for part in document.layers for head in part.heads]
+        case TensorsDocument():
+            parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
         case _:
             return None
-    if "queries" in document and isinstance(document["queries"], int):  # of arrays: how many, not which
-        queries, keys = numbered(document["queries"]), numbered(document["keys"])
-    elif "keys" in document:
-        queries, keys = tokens_of(document["queries"]), tokens_of(document["keys"])
-    else:
-        queries = keys = tokens_of(document["tokens"])
-    rows = document.get("queries") if document["schema"] == "attn.run/1" else None
+    match document:
+        case TensorsDocument():
+            text, queries, keys = document.file, numbered(document.queries), numbered(document.keys)
+        case CrossDocument():
+            text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
+        case RunDocument() | HeadsDocument() | FindDocument():
+            text, queries = document.text, tokens_of(document.tokens)
+            keys = queries
     sides = Sides(queries, queries if keys is queries or len(keys) == len(queries) == 0 else keys)
-    return _run(document, sides, _heads(document, parts, sides, rows))
+    return _record(document, text, sides, _heads(document, parts, sides, rows))
 
 
 def _heads(
-    document: Document, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
+    document: AboutHeads, parts: Sequence[tuple[int, Any]], sides: Sides, rows: Sequence[int] | None
 ) -> Iterator[HeadRecord]:
     for layer, head in parts:
-        weights = np.asarray(head["weights"], np.float32) if head.get("weights") is not None else None
-        pooled = head.get("pool", 1) > 1
+        held = getattr(head, "weights", UNSET)
+        weights = None if held is UNSET else np.asarray(held, np.float32)
+        pooled = (getattr(head, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
             yield _known(document, layer, head, sides, weights if pooled else None)
             continue
-        scores = head.get("scores")
-        seen = np.isfinite(np.asarray(scores, np.float32)) if scores is not None else np.ones(weights.shape, bool)
+        scores = getattr(head, "scores", UNSET)
+        seen = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(np.asarray(scores, np.float32))
         if rows is not None:  # only some queries are held: the others are as if they saw nothing
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, seen
@@ -87,36 +100,32 @@ def _heads(
         made = LayerRecords(NUMPY, layer, sides, [0], everything=True)
         masked = np.where(seen, np.float32(0), np.float32(-np.inf))
         feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
-        yield from (replace(record, head=head["head"]) for record in made.records(None))
-    if not parts:
-        for row in document.get("heads") or document.get("effects") or ():
-            yield _known(document, row["layer"], row, sides, None)
+        yield from (replace(record, head=head.head) for record in made.records(None))
 
 
-def _known(document: Document, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None) -> HeadRecord:
+def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None) -> HeadRecord:
     """A head of which no weights are held: its metrics, and the links that the document names."""
-    links = [
-        (one["query"], one["key"], float(one["weight"]))
-        for one in document.get("links", ())
-        if one.get("layer") == layer and one.get("head") == head["head"]
-    ]
-    if "from" in document and "weight" in head:
-        links = [(document["from"], document["to"], float(head["weight"]))]
-    if head.get("top_link"):
-        links = [(head["top_link"]["query"], head["top_link"]["key"], float(head["top_link"]["weight"])), *links]
-    metrics = {name: (head.get("metrics", {}).get(name) or {}).get("value") for name in METRICS}
+    links: list[tuple[int, int, float]] = []
+    if isinstance(document, RunDocument | CrossDocument):
+        links = [
+            (one.query, one.key, one.weight) for one in document.links if (one.layer, one.head) == (layer, head.head)
+        ]
+    metrics: dict[str, float | None] = dict.fromkeys(METRICS)
+    labels: Sequence[str] = ()
+    if isinstance(document, FindDocument):
+        links = [(document.query, document.key, head.weight)]
+    if isinstance(head, HeadMetrics):
+        links = [] if head.top_link is None else [(head.top_link.query, head.top_link.key, head.top_link.weight)]
+        metrics |= {name: found.value for name in METRICS if (found := head.metrics.get(name)) is not None}
+        labels = head.labels or ()
     held = np.zeros((1, 1), np.float32) if small is None else small
-    labels = head.get("labels", ())
-    return HeadRecord(layer, head["head"], len(sides.keys), held, metrics, labels, links, None, Absent(), None, 0.0, 0)
+    return HeadRecord(layer, head.head, len(sides.keys), held, metrics, labels, links, None, Absent(), None, 0.0, 0)
 
 
-def _run(document: Document, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
-    text = str(document.get("text") or document.get("query_text") or document.get("file") or "")
-    return RunRecord(
-        "", text, sides, document.get("model"), document.get("attention"), heads, document.get("warnings", ())
-    )
+def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
+    return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
 
 
-def tokens_of(rows: Sequence[Any]) -> list[Token]:
+def tokens_of(rows: Sequence[TokenRow]) -> list[Token]:
     """Tokens as a document holds them."""
-    return [Token(row["index"], row["text"], row["id"], row["start"], row["end"], row["special"]) for row in rows]
+    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]

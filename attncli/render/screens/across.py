@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.heads import HeadsDocument
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, stack, unstyled
@@ -21,28 +22,28 @@ ACROSS = ("rollout", "flow", "similarity", "circuits")
 """The parts, each shown where the document has it."""
 
 
-def across_part(name: str, document: Document, view: View) -> Lines:
+def across_part(name: str, document: HeadsDocument, view: View) -> Lines:
     """The part of that name; nothing where the document is without it."""
-    if name not in document:
+    part: Any = getattr(document, name)
+    if not part:
         return Lines()
-    texts = [token["text"] for token in document["tokens"]]
-    part = document[name]
+    texts = [token.text for token in document.tokens]
     match name:
         case "rollout":
             note = "how much of each input token (column) reaches each position (row); residual counted half"
-            shown = matrix(np.asarray(part["weights"]), texts, texts, view, title="rollout", note=note)
+            shown = matrix(np.asarray(part.weights), texts, texts, view, title="rollout", note=note)
             even = "the same of uniform attention: what depth and mask alone give"
             return stack(
                 (
                     shown,
                     matrix(
-                        np.asarray(part["uniform"]), texts, texts, view, title="rollout of uniform attention", note=even
+                        np.asarray(part.uniform), texts, texts, view, title="rollout of uniform attention", note=even
                     ),
                 )
             )
         case "flow":
             note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
-            return matrix(np.asarray(part["weights"]), texts, texts, view, title="attention flow", note=note)
+            return matrix(np.asarray(part.weights), texts, texts, view, title="attention flow", note=note)
         case "similarity":
             return _similarity(part, view)
         case _:
@@ -51,17 +52,17 @@ def across_part(name: str, document: Document, view: View) -> Lines:
 
 def _similarity(part: Document, view: View) -> Lines:
     """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
-    names = [f"L{head['layer']} H{head['head']}" for head in part["heads"]]
+    names = [f"L{head.layer} H{head.head}" for head in part.heads]
     note = "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
     title = heading("heads by similarity", note, view)
-    if not part["tree"]:
+    if not part.tree:
         return stack((title, remark("(one head)", view)))
     side = max(map(len, names))
     room = max(min(view.width - side - 8, 60), 8)
     joined = _joins(part, len(names))
     lines: list[Line] = []
     marks = ("-", "+", "|") if view.ascii else ("─", "┐", "│")
-    places = part["order"]
+    places = part.order
     # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer of its gaps
     gaps = [joined[a, b] for a, b in pairwise(places)]
     for at, head in enumerate(places):
@@ -79,9 +80,9 @@ def _joins(part: Document, count: int) -> dict[tuple[int, int], float]:
     """The height at which neighbours in the tree's order are joined."""
     members: list[Sequence[int]] = [[head] for head in range(count)]
     found: dict[tuple[int, int], float] = {}
-    for merge in part["tree"]:
-        left, right = members[merge["a"]], members[merge["b"]]
-        found[left[-1], right[0]] = merge["height"]
+    for merge in part.tree:
+        left, right = members[merge.a], members[merge.b]
+        found[left[-1], right[0]] = merge.height
         members.append([*left, *right])
     return found
 
@@ -91,8 +92,8 @@ def _circuits(part: Document, view: View) -> Lines:
         return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
 
     rows = [
-        [str(head["layer"]), str(head["head"]), *(number(head[name]) for name in ("copying", "qk_norm", "ov_norm"))]
-        for head in part["heads"]
+        [str(head.layer), str(head.head), *(number(getattr(head, name)) for name in ("copying", "qk_norm", "ov_norm"))]
+        for head in part.heads
     ]
     note = "from the weights alone; copying: Re Σλ / Σ|λ| of W_OV, 1 copies, −1 negates"
     shown = rows if view.full else rows[: max(view.top, 12)]
@@ -101,16 +102,16 @@ def _circuits(part: Document, view: View) -> Lines:
     )
     left = f"{len(shown)} of {len(rows)} heads shown; --full shows all" if len(shown) < len(rows) else ""
     blocks = [heads, remark(left, view)]
-    if part["compositions"]:
+    if part.compositions:
         arrow = spell(" → ", ascii=view.ascii)
         pairs = [
             [
                 f"{_named(pair['from'])}{arrow}{_named(pair['to'])}",
-                pair["way"].upper(),
-                number(pair["strength"]),
-                number(part["chance"][pair["way"]]),
+                pair.way.upper(),
+                number(pair.strength),
+                number(getattr(part.chance, pair.way)) if part.chance else "",
             ]
-            for pair in part["compositions"][: view.top]
+            for pair in part.compositions[: view.top]
         ]
         blocks.append(
             table(
@@ -123,4 +124,4 @@ def _circuits(part: Document, view: View) -> Lines:
 
 
 def _named(head: Document) -> str:
-    return f"L{head['layer']} H{head['head']}"
+    return f"L{head.layer} H{head.head}"

@@ -5,11 +5,12 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
@@ -19,7 +20,7 @@ from attncli.render.safe import label
 from attncli.render.sentence import Word, sentence
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
@@ -43,8 +44,8 @@ class Look:
 def run_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.run/1` document: about its query, or the strongest link of all; then whether the weights
     are learned."""
-    tokens = document["tokens"]
-    queries = document.get("queries")
+    tokens = document.tokens
+    queries = document.queries
     looks = strongest(document)
     told: list[str] = []
     if queries:
@@ -53,10 +54,10 @@ def run_answer(document: Document, view: View) -> Lines:
     else:
         shares, chosen = _received(document, looks), frozenset(look.query for look in looks[:1])
         told += [_link(document, looks[0], view)] if looks else []
-    told += [not_learned(document["model"], view)]
+    told += [not_learned(document.model, view)]
     return stack(
         (
-            sentence(words(document["text"], tokens, shares, chosen), view),
+            sentence(words(document.text, tokens, shares, chosen), view),
             remark(say(view, _tinted(document)), view) if tokens else Lines(),
             *(remark(said, view, style="") for said in told),
         )
@@ -66,7 +67,7 @@ def run_answer(document: Document, view: View) -> Lines:
 def _tinted(document: Document) -> str:
     """The name of the phrase that says what the tint shows."""
     held = _heads(document)
-    if document.get("queries"):
+    if document.queries:
         return "answer.tint.row" if len(held) == 1 else "answer.tint.links"
     return "answer.tint" if held else "answer.tint.links"
 
@@ -78,36 +79,34 @@ def words(
     found: list[Word] = []
     end, after = 0, True
     for token, share in zip(tokens, shares, strict=True):
-        start, stop = token.get("start"), token.get("end")
-        shown, apart = token["text"].strip() or token["text"], True
-        if text is not None and start is not None and stop is not None and end <= start < stop and not token["special"]:
+        start, stop = token.start, token.end
+        shown, apart = token.text.strip() or token.text, True
+        if text is not None and start is not None and stop is not None and end <= start < stop and not token.special:
             shown = text[start:stop].strip() or text[start:stop]
             apart = after or start > end or text[start].isspace()
             end, after = stop, False
         else:
             after = True
-        found.append(Word(shown or '""', share, token["index"] in chosen, apart, bool(token["special"])))
+        found.append(Word(shown or '""', share, token.index in chosen, apart, bool(token.special)))
     return found
 
 
 def strongest(document: Document) -> list[Look]:
     """The strongest link of every head, strongest first: from the overview, or from the links."""
-    entries = [(entry, entry["link"]) for entry in document.get("overview") or () if entry["link"] is not None]
-    found = [Look(link["query"], link["key"], link["weight"], entry["layer"], entry["head"]) for entry, link in entries]
-    found += [
-        Look(**{name: link[name] for name in ("query", "key", "weight", "layer", "head")}) for link in document["links"]
-    ]
+    entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
+    found = [Look(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
+    found += [Look(link.query, link.key, link.weight, link.layer, link.head) for link in document.links]
     return sorted(dict.fromkeys(found), key=lambda look: (-look.weight, look.layer, look.head, look.query, look.key))
 
 
 def _heads(document: Document) -> list[Document]:
-    return [head for layer in document["layers"] for head in layer["heads"] if head.get("weights") is not None]
+    return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
 
 
 def _from_query(document: Document, query: int, looks: Sequence[Look]) -> list[float | None]:
     """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
-    count = len(document["tokens"])
-    held = [as_matrix(head["weights"])[0, :count] for head in _heads(document) if len(head["weights"])]
+    count = len(document.tokens)
+    held = [as_matrix(head.weights)[0, :count] for head in _heads(document) if len(head.weights)]
     if len(held) == 1:
         return [float(value) for value in np.nan_to_num(held[0])]
     return _most([look for look in looks if look.query == query], count)
@@ -116,8 +115,8 @@ def _from_query(document: Document, query: int, looks: Sequence[Look]) -> list[f
 def _received(document: Document, looks: Sequence[Look]) -> list[float | None]:
     """What each key gets of all queries, in the head that gives it most: how far above an even share, the largest
     being 1."""
-    count = len(document["tokens"])
-    held = [np.nan_to_num(as_matrix(head["weights"]))[:, :count].mean(axis=0) for head in _heads(document)]
+    count = len(document.tokens)
+    held = [np.nan_to_num(as_matrix(head.weights))[:, :count].mean(axis=0) for head in _heads(document)]
     if not held:
         return _most(looks, count)
     most = np.max(held, axis=0) - 1 / max(count, 1)
@@ -135,12 +134,12 @@ def _most(looks: Sequence[Look], count: int) -> list[float | None]:
 
 def _about(document: Document, query: int, looks: Sequence[Look], view: View) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
-    several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.get("overview") or ()) > 1
+    several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.overview or ()) > 1
     asked = _text(document, query, view)
     mine = [look for look in looks if look.query == query]
-    average = document.get("average")
+    average = document.average
     if not mine:
-        blind = any(row["query"] == query for row in document["empty_rows"])
+        blind = any(row.query == query for row in document.empty_rows)
         return [say(view, "answer.blind", asked)] if blind else []
     first = mine[0]
     seen = _visible(document, query)
@@ -150,7 +149,7 @@ def _about(document: Document, query: int, looks: Sequence[Look], view: View) ->
     said = [_looks(document, asked, first, second, several, view)]
     if several and average is not None:
         top = int(np.argmax(average))
-        if top != first.key and top < len(document["tokens"]):
+        if top != first.key and top < len(document.tokens):
             said.append(say(view, "answer.rests", _text(document, top, view), _number(average[top], view)))
     return said
 
@@ -168,7 +167,7 @@ def _looks(document: Document, asked: str, first: Look, second: Look | None, sev
 
 
 def _link(document: Document, look: Look, view: View) -> str:
-    several = len(document.get("overview") or _heads(document)) > 1
+    several = len(document.overview or _heads(document)) > 1
     ends = (_text(document, look.query, view), _text(document, look.key, view), _share(look.weight))
     return say(
         view,
@@ -181,27 +180,27 @@ def _link(document: Document, look: Look, view: View) -> str:
 def _visible(document: Document, query: int) -> int:
     """Keys that the query sees, by the scores where there are any, else all."""
     for head in _heads(document):
-        rows = document.get("queries") or range(len(document["tokens"]))
-        if head.get("scores") is not None and query in rows:
-            row = as_matrix(head["scores"])[list(rows).index(query)]
+        rows = document.queries or range(len(document.tokens))
+        if head.scores is not UNSET and query in rows:
+            row = as_matrix(head.scores)[list(rows).index(query)]
             return int(np.isfinite(row).sum())
-    return len(document["tokens"])
+    return len(document.tokens)
 
 
 def not_learned(model: Document, view: View) -> str:
     """That weights are not learned, for those that are not; else ""."""
-    match model["source"]:
+    match model.source:
         case "seeded":
-            return say(view, "answer.seeded", model["seed"])
+            return say(view, "answer.seeded", model.seed)
         case "random":
-            return say(view, "answer.random", model["seed"])
+            return say(view, "answer.random", model.seed)
         case _:
             return ""
 
 
 def _text(document: Document, index: int, view: View) -> str:
-    tokens = document["tokens"]
-    return say(view, "quoted", label(tokens[index]["text"], ascii=view.ascii) if index < len(tokens) else "bias_k")
+    tokens = document.tokens
+    return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
 
 
 def _share(value: float) -> str:
@@ -215,26 +214,26 @@ def _number(value: float, view: View) -> str:
 def heads_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
     told = [*_resting(document, view), *_positional(document, view)]
-    links = [(head, head["top_link"]) for head in document["heads"] if head["top_link"]]
+    links = [(head, head.top_link) for head in document.heads if head.top_link]
     if links:
-        head, link = max(links, key=lambda each: each[1]["weight"])
-        ends = (_text(document, link["query"], view), _text(document, link["key"], view), _share(link["weight"]))
-        told.append(say(view, "answer.link.heads", *ends, head["layer"], head["head"]))
-    told.append(not_learned(document["model"], view))
+        head, link = max(links, key=lambda each: each[1].weight)
+        ends = (_text(document, link.query, view), _text(document, link.key, view), _share(link.weight))
+        told.append(say(view, "answer.link.heads", *ends, head.layer, head.head))
+    told.append(not_learned(document.model, view))
     shares = _attended(document)
-    shaded = sentence(words(document["text"], document["tokens"], shares, frozenset()), view) if shares else Lines()
+    shaded = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     tint = remark(say(view, "answer.tint") if shares else "", view)
     return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
 
 
 def _attended(document: Document) -> list[float | None]:
     """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
-    average = (document.get("average") or {}).get("weights")
-    tokens = document["tokens"]
+    average = document.average.weights if document.average else None
+    tokens = document.tokens
     if average is None:
         return []
     got = np.nan_to_num(as_matrix(average))[:, : len(tokens)].mean(axis=0)
-    plain = np.array([not token["special"] for token in tokens])
+    plain = np.array([not token.special for token in tokens])
     if not plain.any():
         return []
     above = np.where(plain, got - got[plain].mean(), 0.0)
@@ -244,12 +243,12 @@ def _attended(document: Document) -> list[float | None]:
 
 def _resting(document: Document, view: View) -> list[str]:
     """How many heads keep more than half of their weight on one and the same key."""
-    held = [head for head in document["heads"] if head.get("weights") is not None]
+    held = [head for head in document.heads if head.weights is not UNSET]
     if len(held) < 2:
         return []
     rests: dict[int, int] = {}
     for head in held:
-        got = np.nan_to_num(as_matrix(head["weights"])).mean(axis=0)
+        got = np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
         if got.max(initial=0.0) > HALF:
             rests[int(got.argmax())] = rests.get(int(got.argmax()), 0) + 1
     if not rests:
@@ -262,37 +261,37 @@ def _positional(document: Document, view: View) -> list[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
     told = []
     for name in ("previous", "next", "self"):
-        held = [(_metric(head, name), head) for head in document["heads"]]
+        held = [(_metric(head, name), head) for head in document.heads]
         if held and max(value for value, _ in held) > HALF:
             value, head = max(held, key=lambda each: each[0])
-            told.append(say(view, f"answer.heads.{name}", head["layer"], head["head"], _number(value, view)))
+            told.append(say(view, f"answer.heads.{name}", head.layer, head.head, _number(value, view)))
     return told
 
 
 def _metric(head: Document, name: str) -> float:
-    value = head["metrics"].get(name)
-    value = None if value is None else value["value"]
+    value = head.metrics.get(name)
+    value = None if value is None else value.value
     return 0.0 if value is None else float(value)
 
 
 def find_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
-    found = document["heads"]
-    asked, key = (_text(document, document[end], view) for end in ("from", "to"))
-    visible = [head for head in found if head["rank"] is not None]
+    found = document.heads
+    asked, key = (_text(document, at, view) for at in (document.query, document.key))
+    visible = [head for head in found if head.rank is not None]
     if not visible:
         return remark(say(view, "answer.find.hidden", asked, key) if found else "", view, style="")
-    first, *others = sorted(visible, key=lambda head: (-head["weight"], head["layer"], head["head"]))
-    shares: list[float | None] = [0.0] * len(document["tokens"])
-    shares[document["to"]] = first["weight"]
-    place = (first["layer"], first["head"], _share(first["weight"]))
+    first, *others = sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
+    shares: list[float | None] = [0.0] * len(document.tokens)
+    shares[document.key] = first.weight
+    place = (first.layer, first.head, _share(first.weight))
     told = say(
         view,
         "answer.find" if others else "answer.find.one",
         *((asked, key, *place) if others else (asked, key, place[2])),
     )
-    count = sum(head["rank"] == 1 for head in visible)
+    count = sum(head.rank == 1 for head in visible)
     rank = say(view, "answer.find.first", count, len(found), key, asked) if others else ""
-    shaded = sentence(words(document["text"], document["tokens"], shares, frozenset({document["from"]})), view)
-    said = (told, rank, not_learned(document["model"], view))
+    shaded = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
+    said = (told, rank, not_learned(document.model, view))
     return stack((shaded, *(remark(each, view, style="") for each in said)))

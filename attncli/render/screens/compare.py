@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.compare import CompareDocument
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.heatmap import heatmap
@@ -28,7 +29,7 @@ MAPPED = 3
 """Pairs of heads that are drawn unless the view is full: those that differ most."""
 
 
-def compare_screen(document: Document, view: View) -> Lines:
+def compare_screen(document: CompareDocument, view: View) -> Lines:
     """The whole screen of an `attn.compare/1` document."""
     wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
     parts = {
@@ -43,7 +44,7 @@ def compare_screen(document: Document, view: View) -> Lines:
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 
-def compare_rows(document: Document) -> Iterable[list[object]]:
+def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
     """One line per pair of heads, for `--plain`."""
     yield [
         "layer_a",
@@ -58,71 +59,71 @@ def compare_rows(document: Document) -> Iterable[list[object]]:
         "kept",
         "output_error",
     ]
-    for head in document["heads"]:
-        most = head["max_difference"]
+    for head in document.heads:
+        most = head.max_difference
         yield [
-            head["a"]["layer"], head["a"]["head"], head["b"]["layer"], head["b"]["head"], most["value"], most["query"],
-            most["key"],
-            head["mean_difference"], head["js"], head["kept"], head["output_error"],
+            head.a.layer, head.a.head, head.b.layer, head.b.head, most.value, most.query,
+            most.key,
+            head.mean_difference, head.js, head.kept, head.output_error,
         ]  # fmt: skip
 
 
-def _sides(document: Document, view: View) -> Lines:
+def _sides(document: CompareDocument, view: View) -> Lines:
     """What A and B are, and in what they differ."""
     blocks = []
     for letter in "ab":
-        side = document[letter]
-        model, attention = side["model"], side["attention"]
+        side = getattr(document, letter)
+        model, attention = side.model, side.attention
         told = [
-            safe(model["source"], ascii=view.ascii),
-            f"seed {model['seed']}" if model["source"] in ("seeded", "random") else "",
-            safe(model["name"] or "", ascii=view.ascii),
+            safe(model.source, ascii=view.ascii),
+            f"seed {model.seed}" if model.source in ("seeded", "random") else "",
+            safe(model.name or "", ascii=view.ascii),
         ]
         told += [
-            f"scale {attention['scale']:.6g}" if attention["scale"] is not None else "",
-            f"mask {safe(attention['mask'], ascii=view.ascii)}",
+            f"scale {attention.scale:.6g}" if attention.scale is not None else "",
+            f"mask {safe(attention.mask, ascii=view.ascii)}",
         ]
-        told += [f"position {safe(attention['position'], ascii=view.ascii)}"]
-        told += [f"hash attention {safe(attention['hashing'], ascii=view.ascii)}"] if attention.get("hashing") else []
-        told += [f"{attention['backend']} {attention['dtype']}"]
-        text = cut(safe(side["text"], ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
+        told += [f"position {safe(attention.position, ascii=view.ascii)}"]
+        told += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
+        told += [f"{attention.backend} {attention.dtype}"]
+        text = cut(safe(side.text, ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
         blocks += [
-            line((letter.upper(), "bold"), "  ", (safe(side["name"], ascii=view.ascii), "bold")),
+            line((letter.upper(), "bold"), "  ", (safe(side.name, ascii=view.ascii), "bold")),
             fact("text", [text], view),
             fact("ran", told, view),
         ]
-    differs = ", ".join(document["differs"]) or "nothing that was asked for"
+    differs = ", ".join(document.differs) or "nothing that was asked for"
     blocks.append(fact("differs in", [differs], view))
     blocks += _aligned(document, view)
-    blocks += [warning(said, view) for said in document["warnings"]]
+    blocks += [warning(said, view) for said in document.warnings]
     return stack(blocks)
 
 
-def _aligned(document: Document, view: View) -> list[Lines]:
+def _aligned(document: CompareDocument, view: View) -> list[Lines]:
     """Which tokens are compared, where not all are."""
-    only = document["only"]
-    if not only["a"] and not only["b"]:
-        moved = any(left != right for left, right in document["aligned"])
+    only = document.only
+    if not only.a and not only.b:
+        moved = any(left != right for left, right in document.aligned)
         return (
             [remark("the same tokens in another order: each is compared with itself, in the order of A", view)]
             if moved
             else []
         )
-    found = [remark(f"compared: {counted(len(document['aligned']), 'token')} that both texts have", view)]
+    found = [remark(f"compared: {counted(len(document.aligned), 'token')} that both texts have", view)]
     for letter in "ab":
-        if only[letter]:
-            words = [label(document[letter]["tokens"][at]["text"], ascii=view.ascii) for at in only[letter]]
+        if getattr(only, letter):
+            words = [label(getattr(document, letter).tokens[at].text, ascii=view.ascii) for at in getattr(only, letter)]
             found.append(fact(f"only in {letter.upper()}", [" ".join(words)], view))
     return found
 
 
-def _heads(document: Document, view: View) -> Lines:
+def _heads(document: CompareDocument, view: View) -> Lines:
     """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
-    texts = [token["text"] for token in document["a"]["tokens"]]
-    heads = document["heads"]
-    kept = any(head["kept"] is not None and head["kept"] < 1 for head in heads)
-    outside = any(max(head["outside"].a, head["outside"].b) > 0 for head in heads)
-    error = any(head["output_error"] is not None for head in heads)
+    texts = [token.text for token in document.a.tokens]
+    heads = document.heads
+    kept = any(head.kept is not None and head.kept < 1 for head in heads)
+    outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
+    error = any(head.output_error is not None for head in heads)
     columns = [
         "head",
         "max diff",
@@ -135,17 +136,17 @@ def _heads(document: Document, view: View) -> Lines:
     columns += ["elsewhere A", "B"] if outside else []
     rows = []
     for head in heads:
-        most = head["max_difference"]
+        most = head.max_difference
         rows.append(
             [
                 _pair(head, view),
-                _signed(most["value"], view),
+                _signed(most.value, view),
                 _link(most, texts, view),
-                f"{head['mean_difference']:.{view.precision + 1}f}",
-                _number(head["js"], view, 1),
-                *([_number(head["kept"], view)] if kept else []),
-                *([_number(head["output_error"], view)] if error else []),
-                *([_number(head["outside"][letter], view) for letter in "ab"] if outside else []),
+                f"{head.mean_difference:.{view.precision + 1}f}",
+                _number(head.js, view, 1),
+                *([_number(head.kept, view)] if kept else []),
+                *([_number(head.output_error, view)] if error else []),
+                *([_number(getattr(head.outside, letter), view) for letter in "ab"] if outside else []),
             ]
         )
     title = heading("differences B − A by head", "of the weights", view)
@@ -154,20 +155,18 @@ def _heads(document: Document, view: View) -> Lines:
     said += ["kept: share of A's weight on keys that B sees"] if kept else []
     said += ["output error: |O_B − O_A| / |O_A|"] if error else []
     said += ["elsewhere: mean weight on tokens that the other text lacks"] if outside else []
-    summary = document["summary"]
-    largest, mean = _signed(summary["max_difference"], view), f"{summary['mean_difference']:.{view.precision + 1}f}"
-    over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary['js'], view, 1)}"
+    summary = document.summary
+    largest, mean = _signed(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
+    over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
     cost = (
-        _cost(heads, view)
-        if {"mask", "hashing"} & {*document["differs"]} and "text" not in document["differs"]
-        else Lines()
+        _cost(heads, view) if {"mask", "hashing"} & {*document.differs} and document.text is UNSET.differs else Lines()
     )
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 
 
 def _cost(heads: Sequence[Document], view: View) -> Lines:
     """Pairs computed on either side, where they differ."""
-    held = [head["pairs"] for head in heads if head["pairs"] is not None]
+    held = [head.pairs for head in heads if head.pairs is not None]
     a, b = (sum(pairs[letter] for pairs in held) for letter in "ab")
     if not held or a == b or a == 0:
         return Lines()
@@ -186,43 +185,49 @@ def _number(value: float | None, view: View, more: int = 0) -> str:
 
 
 def _pair(head: Document, view: View) -> str:
-    a, b = head["a"], head["b"]
-    first, same = f"L{a['layer']} H{a['head']}", (a["layer"], a["head"]) == (b["layer"], b["head"])
-    return first if same else spell(f"{first} → L{b['layer']} H{b['head']}", ascii=view.ascii)
+    a, b = head.a, head.b
+    first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
+    return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
 
 
 def _link(link: Document, texts: Sequence[str], view: View) -> str:
-    query, key = (cut(label(texts[link[end]], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key"))
+    query, key = (cut(label(texts[at], ascii=view.ascii), 10, ascii=view.ascii) for at in (link.query, link.key))
     return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
 
 
-def _drawn(document: Document, view: View, most: int) -> list[Document]:
+def _drawn(document: CompareDocument, view: View, most: int) -> list[Document]:
     """The pairs of heads that are drawn, those that differ most."""
-    heads = list(document["heads"])
+    heads = list(document.heads)
     if view.full or len(heads) <= most:
         return heads
-    chosen = sorted(range(len(heads)), key=lambda at: -(heads[at]["js"] or 0.0))[:most]
+    chosen = sorted(range(len(heads)), key=lambda at: -(heads[at].js or 0.0))[:most]
     return [heads[at] for at in sorted(chosen)]
 
 
-def _maps(document: Document, view: View) -> Lines:
+def _maps(document: CompareDocument, view: View) -> Lines:
     """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
     shown = _drawn(document, view, MAPPED)
-    weights = [as_matrix(head[key]) for head in shown for key in ("weights_a", "weights_b")]
+    weights = [as_matrix(getattr(head, key)) for head in shown for key in ("weights_a", "weights_b")]
     most = max((float(np.nanmax(values)) for values in weights if np.isfinite(values).any()), default=1.0)
     # differences that print as 0.00 are not drawn as if they were large
-    far = max(max(abs(head["max_difference"]["value"]) for head in shown), 10.0**-view.precision)
+    far = max(max(abs(head.max_difference.value) for head in shown), 10.0**-view.precision)
     slot = max((view.width - 6) // 3, 8)
     blocks = []
     for head in shown:
-        size = len(head["weights_a"])
+        size = len(head.weights_a)
         named = f"A {_pair(head, view)}" if len(shown) > 1 else "A"
         drawn = [
             stack(
                 (
                     line((cut(name, slot, ascii=view.ascii), "bold")),
                     heatmap(
-                        head[key], view, max_width=min(2 * size, slot), max_height=size, scale=scale, low=low, high=high
+                        getattr(head, key),
+                        view,
+                        max_width=min(2 * size, slot),
+                        max_height=size,
+                        scale=scale,
+                        low=low,
+                        high=high,
                     ),
                 )
             )
@@ -233,19 +238,19 @@ def _maps(document: Document, view: View) -> Lines:
             )
         ]
         blocks.append(beside(drawn, width=view.width))
-    left = len(document["heads"]) - len(shown)
+    left = len(document.heads) - len(shown)
     told = f"{counted(left, 'other pair')} not drawn; --full draws all" if left else ""
     scales = stack((legend(view, 0.0, most), legend(view, -far, far, scale="signed"), remark(told, view)))
     return stack((heading("maps", "rows: queries, columns: keys; difference B − A", view), spaced((*blocks, scales))))
 
 
-def _tables(document: Document, view: View) -> Lines:
+def _tables(document: CompareDocument, view: View) -> Lines:
     """The signed difference in numbers."""
-    rows = [at for at, _ in document["aligned"]]
-    texts = [document["a"]["tokens"][at]["text"] for at in rows]
+    rows = [at for at, _ in document.aligned]
+    texts = [document.a.tokens[at].text for at in rows]
     return spaced(
         matrix(
-            head["difference"], texts, texts, view, shade=False, mark_max=False,
+            head.difference, texts, texts, view, shade=False, mark_max=False,
             title=f"difference {_pair(head, view)}",
             note="B − A · rows: queries, columns: keys", row_numbers=rows, column_numbers=rows,
         )
@@ -253,21 +258,21 @@ def _tables(document: Document, view: View) -> Lines:
     )  # fmt: skip
 
 
-def _moved(document: Document, view: View) -> Lines:
+def _moved(document: CompareDocument, view: View) -> Lines:
     """The weights that moved most."""
-    texts = [token["text"] for token in document["a"]["tokens"]]
+    texts = [token.text for token in document.a.tokens]
     arrow = spell(" → ", ascii=view.ascii)
-    several = len(document["heads"]) > 1
+    several = len(document.heads) > 1
     rows = [
         [
-            *([f"L{one['layer']} H{one['head']}"] if several else []),
-            f"{one['query']} {_link(one, texts, view).split(arrow)[0]}{arrow}"
-            f"{one['key']} {_link(one, texts, view).split(arrow)[1]}",
-            f"{one['a']:.{view.precision}f}",
-            f"{one['b']:.{view.precision}f}",
-            _signed(one["difference"], view),
+            *([f"L{one.layer} H{one.head}"] if several else []),
+            f"{one.query} {_link(one, texts, view).split(arrow)[0]}{arrow}"
+            f"{one.key} {_link(one, texts, view).split(arrow)[1]}",
+            f"{one.a:.{view.precision}f}",
+            f"{one.b:.{view.precision}f}",
+            _signed(one.difference, view),
         ]
-        for one in document["moved"]
+        for one in document.moved
     ]
     columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
     if not rows:

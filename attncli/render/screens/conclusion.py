@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from attncli.render.headings import remark
@@ -12,7 +11,7 @@ from attncli.render.safe import label, safe
 from attncli.render.screens.answer import not_learned
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
@@ -20,77 +19,77 @@ SAME = 1e-6
 
 def cross_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.cross/1` document: the strongest link."""
-    heads = sum(len(layer["heads"]) for layer in document["layers"])
+    heads = sum(len(layer.heads) for layer in document.layers)
     told = []
-    if document["links"]:
-        link = document["links"][0]
-        ends = [_word(document[side], link[end], view) for side, end in (("queries", "query"), ("keys", "key"))]
-        place = (link["layer"], link["head"]) if heads > 1 else ()
-        told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, _share(link["weight"]), *place))
-    return _said([*told, not_learned(document["model"], view)], view)
+    if document.links:
+        link = document.links[0]
+        ends = [_word(side, at, view) for side, at in ((document.queries, link.query), (document.keys, link.key))]
+        place = (link.layer, link.head) if heads > 1 else ()
+        told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, _share(link.weight), *place))
+    return _said([*told, not_learned(document.model, view)], view)
 
 
 def tensors_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.tensors/1` document: the strongest link, by positions."""
-    if not document["links"]:
+    if not document.links:
         return Lines()
-    link = document["links"][0]
-    several = document["model"]["heads"] > 1
+    link = document.links[0]
+    several = document.model.heads > 1
     name = "answer.tensors.heads" if several else "answer.tensors"
-    place = (link["head"],) if several else ()
-    return _said([say(view, name, link["query"], link["key"], _share(link["weight"]), *place)], view)
+    place = (link.head,) if several else ()
+    return _said([say(view, name, link.query, link.key, _share(link.weight), *place)], view)
 
 
 def compare_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.compare/1` document: whether the weights differ, and which one most."""
-    most = document["summary"]["max_difference"]
-    heads = document["heads"]
+    most = document.summary.max_difference
+    heads = document.heads
     if not heads or most is None or abs(most) <= SAME:
         return _said([say(view, "answer.compare.same") if heads else ""], view)
-    head = max(heads, key=lambda each: abs(each["max_difference"]["value"]))
-    found = head["max_difference"]
-    ends = [_word(document["a"]["tokens"], found[end], view) for end in ("query", "key")]
-    sides = [f"{value:.{view.precision}f}" for value in (abs(found["value"]),)]
-    name = "answer.compare.more" if found["value"] > 0 else "answer.compare.less"
-    place = (head["a"]["layer"], head["a"]["head"])
-    kept = [say(view, "answer.compare.kept", _share(head["kept"]))] if head["kept"] not in (None, 1) else []
+    head = max(heads, key=lambda each: abs(each.max_difference.value))
+    found = head.max_difference
+    ends = [_word(document.a.tokens, getattr(found, end), view) for end in ("query", "key")]
+    sides = [f"{value:.{view.precision}f}" for value in (abs(found.value),)]
+    name = "answer.compare.more" if found.value > 0 else "answer.compare.less"
+    place = (head.a.layer, head.a.head)
+    kept = [say(view, "answer.compare.kept", _share(head.kept))] if head.kept not in (None, 1) else []
     return _said([say(view, name, *ends, *sides, *place), *kept], view)
 
 
 def mask_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.mask/1` document: what each mask shows and what is left of all together; nothing for the
     gallery."""
-    part = document["combined"] or (document["masks"][0] if document["masks"] and not document["gallery"] else None)
+    part = document.combined or (document.masks[0] if document.masks and not document.gallery else None)
     if part is None:
         return Lines()
     told = [
         say(
             view,
             "answer.mask",
-            safe(part["spec"], ascii=view.ascii),
-            f"{part['pairs']:,}",
-            f"{document['n'] ** 2:,}",
-            _share(part["share"]),
+            safe(part.spec, ascii=view.ascii),
+            f"{part.pairs:,}",
+            f"{document.n**2:,}",
+            _share(part.share),
         )
     ]
-    told += [say(view, "answer.mask.empty", len(part["empty_rows"]))] if part["empty_rows"] else []
+    told += [say(view, "answer.mask.empty", len(part.empty_rows))] if part.empty_rows else []
     return _said(told, view)
 
 
 def cost_answer(document: Document, view: View) -> Lines:
     """The answer of an `attn.cost/1` document: the pairs of full attention, and what the cheapest variant takes of
     it."""
-    full, *others = document["variants"]
-    told = [say(view, "answer.cost", f"{document['n']:,}", f"{full['pairs']:,}")]
-    sparse = [one for one in others if one["pairs"] and one["multiply_adds"] < full["multiply_adds"]]
+    full, *others = document.variants
+    told = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
+    sparse = [one for one in others if one.pairs and one.multiply_adds < full.multiply_adds]
     if sparse:
-        least = min(sparse, key=lambda one: one["multiply_adds"])
-        share = least["multiply_adds"] / full["multiply_adds"]
+        least = min(sparse, key=lambda one: one.multiply_adds)
+        share = least.multiply_adds / full.multiply_adds
         told.append(
             say(
                 view,
                 "answer.cost.least",
-                safe(str(least["spec"] or least["name"]), ascii=view.ascii),
+                safe(str(least.spec or least.name), ascii=view.ascii),
                 f"{share:.1%}".replace("%", " %"),
             )
         )
@@ -102,7 +101,7 @@ def _said(told: list[str], view: View) -> Lines:
 
 
 def _word(tokens: Any, index: int, view: View) -> str:
-    return say(view, "quoted", label(tokens[index]["text"], ascii=view.ascii) if index < len(tokens) else "bias_k")
+    return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
 
 
 def _share(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from attncli.analysis.documents.cost import LayerCost
+from attncli.analysis.documents.cost import CostDocument, LayerCost
 from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
@@ -31,7 +31,7 @@ ROOMY = 76
 """Cells from which on large numbers are written out."""
 
 
-def cost_screen(document: Document, view: View) -> Lines:
+def cost_screen(document: CostDocument, view: View) -> Lines:
     """The whole screen of an `attn.cost/1` document."""
     if view.brief:
         return cost_answer(document, view)
@@ -48,54 +48,54 @@ def cost_screen(document: Document, view: View) -> Lines:
                 blocks.append(_memory(document, view))
             case "growth":
                 blocks.append(_growth(document, view))
-            case "layers" if document["layers"]:
+            case "layers" if document.layers:
                 blocks.append(_layers(document, view))
-            case "measured" if document["measured"]:
-                blocks.append(_measured(document["measured"], view))
+            case "measured" if document.measured:
+                blocks.append(_measured(document.measured, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 
-def cost_rows(document: Document) -> Iterable[list[object]]:
+def cost_rows(document: CostDocument) -> Iterable[list[object]]:
     """One line per variant, for `--plain`."""
     names = ["name", "spec", "pairs", "multiply_adds", "score_bytes", "streamed_bytes", "steps", "path"]
     yield [*names]
-    for variant in document["variants"]:
-        yield [variant[name] for name in names]
+    for variant in document.variants:
+        yield [getattr(variant, name) for name in names]
 
 
-def _title(document: Document, view: View) -> Lines:
+def _title(document: CostDocument, view: View) -> Lines:
     facts = [
-        f"d_model {document['d_model']}",
-        f"heads {document['heads']}",
-        f"d_k {document['d_k']}",
-        f"d_v {document['d_v']}",
-        safe(document["dtype"]),
+        f"d_model {document.d_model}",
+        f"heads {document.heads}",
+        f"d_k {document.d_k}",
+        f"d_v {document.d_v}",
+        safe(document.dtype),
     ]
-    title = say(view, "cost.title", f"{document['n']:,}")
-    told = [warning(said, view) for said in document["warnings"]]
+    title = say(view, "cost.title", f"{document.n:,}")
+    told = [warning(said, view) for said in document.warnings]
     return stack(
         (
             heading(title, " · ".join(facts), view),
             *told,
-            remark(say(view, "cost.says", _count(document["projections"], view)), view),
+            remark(say(view, "cost.says", _count(document.projections, view)), view),
         )
     )
 
 
-def _variants(document: Document, view: View) -> Lines:
+def _variants(document: CostDocument, view: View) -> Lines:
     """Pairs and multiply-adds, with the ratio to full attention; sequential steps and path."""
-    full = document["variants"][0]
+    full = document.variants[0]
     rows = [
         [
             _name(variant),
-            _count(variant["pairs"], view) if variant["pairs"] else "-",
-            _count(variant["multiply_adds"], view),
-            f"{variant['multiply_adds'] / full['multiply_adds']:.4g}" + spell("×", ascii=view.ascii),
-            _steps(variant["steps"]),
-            "-" if variant["path"] is None else _steps(variant["path"]),
-            spell(variant["grows"] or "", ascii=view.ascii),
+            _count(variant.pairs, view) if variant.pairs else "-",
+            _count(variant.multiply_adds, view),
+            f"{variant.multiply_adds / full.multiply_adds:.4g}" + spell("×", ascii=view.ascii),
+            _steps(variant.steps),
+            "-" if variant.path is None else _steps(variant.path),
+            spell(variant.grows or "", ascii=view.ascii),
         ]
-        for variant in document["variants"]
+        for variant in document.variants
     ]
     columns = [
         say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")
@@ -112,28 +112,28 @@ def _variants(document: Document, view: View) -> Lines:
 
 
 def _name(variant: Document) -> str:
-    match variant["name"]:
+    match variant.name:
         case "window":
-            return str(variant["spec"])
+            return str(variant.spec)
         case "mask":
-            return str(variant["spec"])
+            return str(variant.spec)
         case name:
             return str(name)
 
 
-def _memory(document: Document, view: View) -> Lines:
+def _memory(document: CostDocument, view: View) -> Lines:
     """Bytes of the scores, at once and by rows."""
     rows = [
         [
             _name(variant),
-            size_words(variant["score_bytes"]),
-            size_words(variant["streamed_bytes"]),
-            f"{variant['score_bytes'] / variant['streamed_bytes']:,.1f}" + spell("×", ascii=view.ascii),
+            size_words(variant.score_bytes),
+            size_words(variant.streamed_bytes),
+            f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii),
         ]
-        for variant in document["variants"]
+        for variant in document.variants
     ]
     columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]
-    title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document["rows"])
+    title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document.rows)
     return stack(
         (
             table(columns, rows, view, align=["left", *["right"] * 3], title=title, note=note),
@@ -142,43 +142,42 @@ def _memory(document: Document, view: View) -> Lines:
     )
 
 
-def _growth(document: Document, view: View) -> Lines:
-    names = list(document["growth"][0]["multiply_adds"])
+def _growth(document: CostDocument, view: View) -> Lines:
+    names = list(document.growth[0].multiply_adds)
     series = [
-        Series(name, tuple((float(row["n"]), float(row["multiply_adds"][name])) for row in document["growth"]))
-        for name in names
+        Series(name, tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)) for name in names
     ]
     title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
     crossed = _crossing(document)
     said = say(view, "cost.crossing", *crossed) if crossed else ""
-    return stack((title, curves(series, view, x_name="n", marked=float(document["n"])), remark(said, view)))
+    return stack((title, curves(series, view, x_name="n", marked=float(document.n)), remark(said, view)))
 
 
-def _crossing(document: Document) -> tuple[str, str] | None:
+def _crossing(document: CostDocument) -> tuple[str, str] | None:
     """From which length full attention costs more than a recurrent network of the same width: n·heads·(d_k + d_v) >
     2·d_model²."""
-    per_token = document["heads"] * (document["d_k"] + document["d_v"])
-    return f"{2 * document['d_model'] ** 2 // per_token + 1:,}", f"{document['d_model']:,}"
+    per_token = document.heads * (document.d_k + document.d_v)
+    return f"{2 * document.d_model**2 // per_token + 1:,}", f"{document.d_model:,}"
 
 
-def _layers(document: Document, view: View) -> Lines:
+def _layers(document: CostDocument, view: View) -> Lines:
     """A model's layers, equal ones together, and the total."""
     rows: list[list[str]] = []
-    layers: Sequence[Document] = document["layers"]
+    layers: Sequence[Document] = document.layers
     first = 0
     for at, layer in enumerate(layers):
         if at + 1 < len(layers) and _alike(layer, layers[at + 1]):
             continue
         place = f"{first}" if first == at else f"{first}–{at}"
-        rows.append([spell(place, ascii=view.ascii), layer["mask"], *_layer_cells(layer, view)])
+        rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
         first = at + 1
-    total = document["total"]
+    total = document.total
     rows.append([say(view, "cost.total"), "", *_layer_cells(total, view)])
     columns = [
         say(view, f"cost.column.{name}")
         for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")
     ]
-    name = document["model"]["name"] or document["model"]["source"]
+    name = "" if document.model is None else document.model.name or document.model.source
     body = table(
         columns,
         rows,
@@ -192,23 +191,23 @@ def _layers(document: Document, view: View) -> Lines:
 
 def _layer_cells(layer: Document, view: View) -> list[str]:
     return [
-        _count(layer["multiply_adds"], view),
-        _count(layer["projections"], view),
-        *(size_words(layer[f"{name}_bytes"]) for name in ("score", "streamed", "cache")),
+        _count(layer.multiply_adds, view),
+        _count(layer.projections, view),
+        *(size_words(getattr(layer, f"{name}_bytes")) for name in ("score", "streamed", "cache")),
     ]
 
 
 def _measured(measured: Sequence[Document], view: View) -> Lines:
-    most = max(row["seconds"] for row in measured)
+    most = max(row.seconds for row in measured)
     room = max(min(view.width - 62, 24), 0)
     rows = [
         [
-            row["backend"],
-            row["name"],
-            _seconds(row["seconds"]),
-            f"{row['ratio']:.3g}" + spell("×", ascii=view.ascii),
-            f"{row['computed']:.3g}" + spell("×", ascii=view.ascii),
-            bar(row["seconds"] / most, room, ascii=view.ascii),
+            row.backend,
+            row.name,
+            _seconds(row.seconds),
+            f"{row.ratio:.3g}" + spell("×", ascii=view.ascii),
+            f"{row.computed:.3g}" + spell("×", ascii=view.ascii),
+            bar(row.seconds / most, room, ascii=view.ascii),
         ]
         for row in measured
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from attncli.analysis.documents.cross import CrossDocument
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -28,10 +29,10 @@ ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
 
 
-def cross_screen(document: Document, view: View) -> Lines:
+def cross_screen(document: CrossDocument, view: View) -> Lines:
     """The whole screen of an `attn.cross/1` document. Tables are those of the first layer and head, or of all if the
     view is full."""
-    heads = [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
+    heads = [(layer.layer, head) for layer in document.layers for head in layer.heads]
     blocks = []
     for part in PARTS:
         if view.brief and part != "answer":
@@ -41,20 +42,20 @@ def cross_screen(document: Document, view: View) -> Lines:
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 
-def cross_rows(document: Document) -> Iterable[list[object]]:
+def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
     """One line per layer, head, query and key, for `--plain`."""
     yield ["layer", "head", "query", "query_text", "key", "key_text", "weight"]
-    for layer in document["layers"]:
-        for head in layer["heads"]:
-            for query, row in enumerate(head["weights"]):
+    for layer in document.layers:
+        for head in layer.heads:
+            for query, row in enumerate(head.weights):
                 for key, weight in enumerate(row):
                     texts = [
-                        document[side][at]["text"] if at < len(document[side]) else None
-                        for side, at in (("queries", query), ("keys", key))
+                        side[at].text if at < len(side) else None
+                        for side, at in ((document.queries, query), (document.keys, key))
                     ]
                     yield [
-                        layer["layer"],
-                        head["head"],
+                        layer.layer,
+                        head.head,
                         query,
                         texts[0],
                         key,
@@ -63,28 +64,28 @@ def cross_rows(document: Document) -> Iterable[list[object]]:
                     ]
 
 
-def _part(part: str, document: Document, heads: list[tuple[int, Document]], view: View) -> Lines:
+def _part(part: str, document: CrossDocument, heads: list[tuple[int, Document]], view: View) -> Lines:
     queries, keys = _names(document)
     several = len({layer for layer, _ in heads}) > 1
     match part:
         case "header":
-            text = f"{document['query_text']} → {document['key_text']}"
+            text = f"{document.query_text} → {document.key_text}"
             return header(document, view, text=text)
         case "tokens":
-            asked = stack((heading("queries", "", view), tokens_part(document["queries"], view)))
+            asked = stack((heading("queries", "", view), tokens_part(document.queries, view)))
             return spaced(
                 (
                     asked,
-                    stack((heading("keys and values", _values(document), view), tokens_part(document["keys"], view))),
+                    stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))),
                 )
             )
         case "shapes":
-            return shapes_part(document["shapes"], view)
+            return shapes_part(document.shapes, view)
         case "maps":
             maps = [
                 Map(
-                    f"layer {layer} head {head['head']}" if several else f"head {head['head']}",
-                    visible(head["weights"], head["scores"]),
+                    f"layer {layer} head {head.head}" if several else f"head {head.head}",
+                    visible(head.weights, head.scores),
                 )
                 for layer, head in heads
             ]
@@ -101,48 +102,48 @@ def _part(part: str, document: Document, heads: list[tuple[int, Document]], view
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
             place = None if len(heads) == 1 else layer_and_head
-            return links(document["links"], queries, view, place=place, keys=keys, title="strongest links", note=note)
+            return links(document.links, queries, view, place=place, keys=keys, title="strongest links", note=note)
         case _:
             return _tables(part, heads, queries, keys, view)
 
 
-def _names(document: Document) -> tuple[list[str], list[str]]:
+def _names(document: CrossDocument) -> tuple[list[str], list[str]]:
     """Texts of queries and keys; learned keys come after the tokens."""
-    queries, keys = ([token["text"] for token in document[side]] for side in ("queries", "keys"))
-    heads = [head for layer in document["layers"] for head in layer["heads"]]
-    wide = len(heads[0]["weights"][0]) if heads and len(heads[0]["weights"]) else len(keys)
+    queries, keys = ([token.text for token in side] for side in (document.queries, document.keys))
+    heads = [head for layer in document.layers for head in layer.heads]
+    wide = len(heads[0].weights[0]) if heads and len(heads[0].weights) else len(keys)
     return queries, keys + [f"bias_k {at}" for at in range(wide - len(keys))]
 
 
-def _values(document: Document) -> str:
-    return f"values from: {document['value_text']}" if document["value_text"] is not None else ""
+def _values(document: CrossDocument) -> str:
+    return f"values from: {document.value_text}" if document.value_text is not None else ""
 
 
-def _alignment(document: Document, heads: int, view: View) -> Lines:
+def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     """For each query the key that it looks at most."""
     queries, keys = _names(document)
-    found = document["alignment"] if view.full else document["alignment"][:ALIGNED]
+    found = document.alignment if view.full else document.alignment[:ALIGNED]
     room = max(min(view.width - 48, 24), 0)
     rows = []
     for one in found:
-        query = f"{one['query']} {cut(label(queries[one['query']], ascii=view.ascii), 16, ascii=view.ascii)}"
-        if one["key"] is None:
+        query = f"{one.query} {cut(label(queries[one.query], ascii=view.ascii), 16, ascii=view.ascii)}"
+        if one.key is None:
             rows.append([query, "", "(sees nothing)", "", ""])
             continue
-        key = f"{one['key']} {cut(label(keys[one['key']], ascii=view.ascii), 16, ascii=view.ascii)}"
+        key = f"{one.key} {cut(label(keys[one.key], ascii=view.ascii), 16, ascii=view.ascii)}"
         rows.append(
             [
                 query,
                 spell("→", ascii=view.ascii),
                 key,
-                f"{one['weight']:.{view.precision}f}",
-                bar(one["weight"], room, ascii=view.ascii),
+                f"{one.weight:.{view.precision}f}",
+                bar(one.weight, room, ascii=view.ascii),
             ]
         )
     note = f"the key with the largest weight{'' if heads == 1 else f', mean of {heads} heads'}; bars from 0 to 1"
-    left = len(document["alignment"]) - len(found)
+    left = len(document.alignment) - len(found)
     told = remark(
-        f"the first {len(found)} of {len(document['alignment'])} queries shown; --full shows all" if left else "", view
+        f"the first {len(found)} of {len(document.alignment)} queries shown; --full shows all" if left else "", view
     )
     align = ["left", "left", "left", "right", "left"]
     body = table(["query", "", "best key", "weight", ""], rows, view, align=align, title="alignment", note=note, bars=4)
@@ -153,20 +154,20 @@ def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], ke
     shown = heads if view.full else heads[:1]
     blocks = []
     for layer, head in shown:
-        place = f"layer {layer} head {head['head']}"
+        place = f"layer {layer} head {head.head}"
         match part:
             case "scores":
                 note = f"{place} · what enters the softmax; rows: queries, columns: keys"
-                blocks.append(matrix(head["scores"], queries, keys, view, title="scores", note=note))
+                blocks.append(matrix(head.scores, queries, keys, view, title="scores", note=note))
             case "weights":
                 note = f"{place} · softmax of each row; rows: queries, columns: keys"
                 blocks.append(
-                    matrix(visible(head["weights"], head["scores"]), queries, keys, view, title="weights", note=note)
+                    matrix(visible(head.weights, head.scores), queries, keys, view, title="weights", note=note)
                 )
             case _:
                 blocks.append(
                     vectors(
-                        head["output"],
+                        head.output,
                         queries,
                         view,
                         title="output of the head",

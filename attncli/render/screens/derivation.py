@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -35,26 +36,26 @@ class Derivation:
     """An `attn.explain/1` document about a query, with the view it is shown in; each method is one part of the
     screen."""
 
-    document: Document
+    document: AttentionTopic
     view: View
 
     @cached_property
     def steps(self) -> dict[str, Document]:
-        return {step["step"]: step for step in self.document["steps"]}
+        return {str(step.__struct_config__.tag): step for step in self.document.steps}
 
     @cached_property
     def names(self) -> list[str]:
         """The keys' texts; learned keys come after the tokens."""
-        texts = [token["text"] for token in self.document["tokens"]]
-        return texts + [f"bias_k {at}" for at in range(self.document["extra_keys"])]
+        texts = [token.text for token in self.document.tokens]
+        return texts + [f"bias_k {at}" for at in range(self.document.extra_keys)]
 
     @property
     def query(self) -> str:
-        return cut(label(self.names[self.document["query"]], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
+        return cut(label(self.names[self.document.query], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
 
     @cached_property
     def weights(self) -> np.ndarray[Any, Any]:
-        return np.asarray(self.steps["softmax"]["weights"], np.float64)
+        return np.asarray(self.steps["softmax"].weights, np.float64)
 
     @cached_property
     def shown(self) -> list[int]:
@@ -76,7 +77,7 @@ class Derivation:
     def place(self) -> Lines:
         """Which layer, head and query."""
         document = self.document
-        said = say(self.view, "place", document["layer"], document["head"], document["query"], self.query)
+        said = say(self.view, "place", document.layer, document.head, document.query, self.query)
         return heading(said, "", self.view)
 
     def projections(self) -> Lines:
@@ -85,18 +86,19 @@ class Derivation:
         rows = self.shown
         names = [self.names[at] for at in rows]
         title = heading(say(view, "projections"), say(view, "projections.note"), view)
-        turned = remark(say(view, "projections.rotated") if self.document["rotated"] else "", view)
-        q = vectors(
-            [step["q"]], [self.names[self.document["query"]]], view, title="q", row_numbers=[self.document["query"]]
+        turned = remark(say(view, "projections.rotated") if self.document.rotated else "", view)
+        q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
+        k, v = (
+            vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
+            for name in ("k", "v")
         )
-        k, v = (vectors(np.asarray(step[name])[rows], names, view, title=name, row_numbers=rows) for name in ("k", "v"))
         worked = first_entry(step, self.query, view)
         return stack((title, turned, spaced((q, worked, k, v))))
 
     def similarity(self) -> Lines:
         """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
         step, view = self.steps["similarity"], self.view
-        products, raw = np.asarray(step["products"], np.float64), np.asarray(step["raw"], np.float64)
+        products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
         room = view.width - max(cells(self.key(at)) for at in self.shown) - 2
         digits, dims, parts = view.precision, 1, [0.0]
         for _ in range(2):  # more digits take room: settle on both
@@ -126,27 +128,23 @@ class Derivation:
     def scores(self) -> Lines:
         """From q·k to the score that enters the softmax: scale, soft cap, bias, mask."""
         step, view = self.steps["scores"], self.view
-        raw = self.steps["similarity"]["raw"]
+        raw = self.steps["similarity"].raw
         columns = [say(view, "column.key"), "q·k", say(view, "column.scaled")]
-        columns += [say(view, "column.capped")] if step["capped"] is not None else []
-        columns += [say(view, "column.bias")] if step["bias"] is not None else []
+        columns += [say(view, "column.capped")] if step.capped is not None else []
+        columns += [say(view, "column.bias")] if step.bias is not None else []
         rows = []
         for at in self.shown:
-            row = [self.key(at), self._number(raw[at]), self._number(step["scaled"][at])]
-            row += [self._number(step["capped"][at])] if step["capped"] is not None else []
-            row += [self._number(step["bias"][at])] if step["bias"] is not None else []
-            rows.append(
-                [*row, self._number(step["scores"][at]) if step["visible"][at] else spell("−∞", ascii=view.ascii)]
-            )
-        model = self.document["model"]
-        root = root_of(step["scale"], model["d_k"] or 0, model["d_model"] or 0).removeprefix("1/√")
+            row = [self.key(at), self._number(raw[at]), self._number(step.scaled[at])]
+            row += [self._number(step.capped[at])] if step.capped is not None else []
+            row += [self._number(step.bias[at])] if step.bias is not None else []
+            rows.append([*row, self._number(step.scores[at]) if step.visible[at] else spell("−∞", ascii=view.ascii)])
+        model = self.document.model
+        root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
         note = (
-            say(view, "scores.root", brief(step["scale"]), root)
-            if root
-            else say(view, "scores.note", brief(step["scale"]))
+            say(view, "scores.root", brief(step.scale), root) if root else say(view, "scores.note", brief(step.scale))
         )
-        note = say(view, "scores.none") if step["scale"] == 1 else note
-        hidden = "" if all(step["visible"]) else spell("−∞: ", ascii=view.ascii) + say(view, "scores.hidden")
+        note = say(view, "scores.none") if step.scale == 1 else note
+        hidden = "" if all(step.visible) else spell("−∞: ", ascii=view.ascii) + say(view, "scores.hidden")
         body = ledger(
             [*columns, say(view, "column.score")], rows, [], view, title=say(view, "scores", self.query), note=note
         )
@@ -156,17 +154,17 @@ class Derivation:
         """Maximum, exponentials, sum, quotients."""
         step, view = self.steps["softmax"], self.view
         title, note = say(view, "softmax", self.query), say(view, "softmax.note")
-        if step["highest"] is None:
+        if step.highest is None:
             return stack((heading(title, note, view), remark(say(view, "empty"), view)))
-        raised = np.asarray(step["exponentials"], np.float64)
+        raised = np.asarray(step.exponentials, np.float64)
         exponentials = [
             *raised[self.shown],
             *([raised[self.rest].sum()] if self.rest else []),
-            *([step["sink"]] if step["sink"] is not None else []),
+            *([step.sink] if step.sink is not None else []),
         ]
-        shares = [value / step["sum"] for value in exponentials]
+        shares = [value / step.sum for value in exponentials]
         # two columns that must add up, each with as many digits as that takes
-        exp_digits = adding_digits([(list(map(float, exponentials)), float(step["sum"]))], view.precision)
+        exp_digits = adding_digits([(list(map(float, exponentials)), float(step.sum))], view.precision)
         digits = adding_digits([(list(map(float, shares)), 1.0)], view.precision)
         columns = [
             say(view, "column.key"),
@@ -179,24 +177,24 @@ class Derivation:
         room = max(min(view.width - 62, 24), 0)
         rows = []
         named = [*map(self.key, self.shown), *([say(view, "others", len(self.rest))] if self.rest else [])]
-        named += [say(view, "softmax.sink")] if step["sink"] is not None else []
+        named += [say(view, "softmax.sink")] if step.sink is not None else []
         for place, name in enumerate(named):
             at = self.shown[place] if place < len(self.shown) else None
-            seen = at is not None and step["shifted"][at] is not None
-            score = self.steps["scores"]["scores"][at] if seen else None
+            seen = at is not None and step.shifted[at] is not None
+            score = self.steps["scores"].scores[at] if seen else None
             hidden = spell("−∞", ascii=view.ascii) if at is not None else ""
             rows.append(
                 [
                     name,
                     hidden if score is None else self._number(score),
-                    self._number(step["shifted"][at]) if seen else hidden,
+                    self._number(step.shifted[at]) if seen else hidden,
                     f"{exponentials[place]:.{exp_digits}f}",
                     f"{shares[place]:.{digits}f}",
                     bar(shares[place], room, ascii=view.ascii),
                 ]
             )
         ends = [" " * (count - view.precision) for count in (exp_digits, digits)]  # decimal points stay in line
-        total = [say(view, "sum"), "", "", self._number(step["sum"]) + ends[0], self._number(1.0) + ends[1], ""]
+        total = [say(view, "sum"), "", "", self._number(step.sum) + ends[0], self._number(1.0) + ends[1], ""]
         strong = int(np.argmax(shares[: len(self.shown)]))
         body = ledger(
             columns[: 6 if room else 5],
@@ -208,11 +206,11 @@ class Derivation:
             strong=strong,
             bars=5 if room > 0 else None,
         )
-        sink = say(view, "softmax.sink.note") if step["sink"] is not None else ""
+        sink = say(view, "softmax.sink.note") if step.sink is not None else ""
         return stack(
             (
                 body,
-                remark(say(view, "softmax.max", self._number(step["highest"])), view),
+                remark(say(view, "softmax.max", self._number(step.highest)), view),
                 remark(sink, view),
                 self._left_out(),
             )
@@ -221,7 +219,7 @@ class Derivation:
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
         step, view = self.steps["output"], self.view
-        terms, output = np.asarray(step["terms"], np.float64), np.asarray(step["output"], np.float64)
+        terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
         room = view.width - max(cells(self.key(at)) for at in self.shown) - 2 - view.precision - 5
         digits, dims = view.precision, 1
         for _ in range(2):
@@ -254,8 +252,8 @@ class Derivation:
 
     def matrices(self) -> Lines:
         """The same numbers for every query, the worked one marked, and how far the two agree."""
-        found, view, query = self.document["matrices"], self.view, self.document["query"]
-        texts = self.names[: len(self.document["tokens"])]
+        found, view, query = self.document.matrices, self.view, self.document.query
+        texts = self.names[: len(self.document.tokens)]
         mark = spell("▸", ascii=view.ascii)
         rows = [f"{mark}{text}" if at == query else text for at, text in enumerate(texts)]
         # as many digits as let every key have its column, so that the worked row can be found again
@@ -268,7 +266,7 @@ class Derivation:
             title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
             blocks.append(
                 matrix(
-                    visible(found[name], found["scores"]),
+                    visible(getattr(found, name), found.scores),
                     rows,
                     self.names,
                     close,
@@ -279,11 +277,9 @@ class Derivation:
                 )
             )
         blocks.append(
-            vectors(
-                found["output"], rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note")
-            )
+            vectors(found.output, rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note"))
         )
-        return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document['agreement']:.1e}"), view)))
+        return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document.agreement:.1e}"), view)))
 
     def residual(self) -> Lines:
         """What follows the heads: concat·W_O, the residual, the norm."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced
 from attncli.render.phrases import say
@@ -19,9 +21,9 @@ PARTS = ("header", "tokens", "shapes", *derivation.PARTS)
 """Every part of a derivation, in the order of the screen."""
 
 
-def explain_screen(document: Document, view: View) -> Lines:
+def explain_screen(document: ExplainDocument, view: View) -> Lines:
     """The whole screen of an `attn.explain/1` document, of whichever topic."""
-    match document["topic"]:
+    match document.topic:
         case "attention":
             block = _derivation(document, view)
         case topic:
@@ -31,7 +33,7 @@ def explain_screen(document: Document, view: View) -> Lines:
     return clipped(block, view.width, ascii=view.ascii)
 
 
-def _derivation(document: Document, view: View) -> Lines:
+def _derivation(document: AttentionTopic, view: View) -> Lines:
     worked = derivation.Derivation(document, view)
     blocks = []
     for part in PARTS:
@@ -41,32 +43,32 @@ def _derivation(document: Document, view: View) -> Lines:
             case "header":
                 blocks += [header(document, view), worked.place(), remark(say(view, "kept", view.precision), view)]
             case "tokens":
-                blocks.append(tokens_part(document["tokens"], view))
+                blocks.append(tokens_part(document.tokens, view))
             case "shapes":
-                blocks.append(shapes_part(document["shapes"], view))
+                blocks.append(shapes_part(document.shapes, view))
             case _:
                 blocks.append(getattr(worked, part)())
     return spaced(blocks)
 
 
-def explain_rows(document: Document) -> Iterable[list[object]]:
+def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     """The worked numbers as a table with a header line, for `--plain`."""
-    if document["topic"] != "attention":
+    if not isinstance(document, AttentionTopic):
         from attncli.render.screens import topics
 
-        yield from topics.ROWS[document["topic"]](document)
+        yield from topics.ROWS[document.topic](document)
         return
-    steps = {step["step"]: step for step in document["steps"]}
-    texts = [token["text"] for token in document["tokens"]]
+    steps: dict[str, Any] = {str(step.__struct_config__.tag): step for step in document.steps}
+    texts = [token.text for token in document.tokens]
     yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
-    for at, raw in enumerate(steps["similarity"]["raw"]):
+    for at, raw in enumerate(steps["similarity"].raw):
         yield [
             at,
             texts[at] if at < len(texts) else None,
             float(raw),
-            float(steps["scores"]["scaled"][at]),
-            steps["scores"]["scores"][at],
-            steps["softmax"]["shifted"][at],
-            steps["softmax"]["exponentials"][at],
-            float(steps["softmax"]["weights"][at]),
+            float(steps["scores"].scaled[at]),
+            steps["scores"].scores[at],
+            steps["softmax"].shifted[at],
+            steps["softmax"].exponentials[at],
+            float(steps["softmax"].weights[at]),
         ]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
+from attncli.analysis.documents.find import FindDocument
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark
@@ -30,7 +33,7 @@ NAME = 14
 """Cells of the text of the key that is looked at most."""
 
 
-def find_screen(document: Document, view: View) -> Lines:
+def find_screen(document: FindDocument, view: View) -> Lines:
     """The whole screen of an `attn.find/1` document: `view.top` heads."""
     wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
     blocks = []
@@ -41,7 +44,7 @@ def find_screen(document: Document, view: View) -> Lines:
                     blocks.append(header(document, view))
                 case "tokens":
                     blocks.append(
-                        tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
+                        tokens_part(document.tokens, view, noun="word" if document.pieces is not UNSET else "token")
                     )
                 case "answer":
                     cut = (remark(said, view, style="") for said in found_cut(document, view))
@@ -51,25 +54,25 @@ def find_screen(document: Document, view: View) -> Lines:
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 
-def find_rows(document: Document) -> Iterator[Sequence[object]]:
+def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
-    cut = "effect_together" in document
+    cut = document.effect_together is not UNSET
     names = ("layer", "head", "weight", "rank", "visible", "top_key", "reverse_weight", "reverse_rank")
     yield (*names, "effect") if cut else names
-    for head in document["heads"]:
-        back = head["reverse"]
+    for head in document.heads:
+        back = head.reverse
         yield (
             *(head[name] for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
-            back["weight"],
-            back["rank"],
-            *((head["effect"],) if cut else ()),
+            back.weight,
+            back.rank,
+            *((head.effect,) if cut else ()),
         )
 
 
-def _heads(document: Document, view: View) -> Lines:
-    names = [_name(document, document[end], view) for end in ("from", "to")]
+def _heads(document: FindDocument, view: View) -> Lines:
+    names = [_name(document, at, view) for at in (document.query, document.key)]
     arrow = spell("→", ascii=view.ascii)
-    found = document["heads"]
+    found = document.heads
     shown = found if view.full else found[: view.top]
     columns = _columns(document, shown, view)
     absent = [name for name in (LOOKS, REVERSE) if name not in columns]
@@ -85,37 +88,38 @@ def _heads(document: Document, view: View) -> Lines:
     narrow = f"a wider terminal also shows: {', '.join(absent)}" if absent else ""
     hidden = (
         "the mask hides this key from this query in every head"
-        if found and all(head["rank"] is None for head in found)
+        if found and all(head.rank is None for head in found)
         else ""
     )
     return stack((body, *(remark(said, view) for said in (left, narrow, hidden))))
 
 
-def _columns(document: Document, shown: Sequence[Document], view: View) -> dict[str, list[str]]:
+def _columns(document: FindDocument, shown: Sequence[Document], view: View) -> dict[str, list[str]]:
     """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
     number."""
     write = writer(
-        [head[side] for row in shown for head, side in ((row, "weight"), (row["reverse"], "weight"))], view.precision
+        [getattr(head, side) for row in shown for head, side in ((row, "weight"), (row.reverse, "weight"))],
+        view.precision,
     )
-    texts = [label(token["text"], ascii=view.ascii) for token in document["tokens"]]
-    tops = ["-" if head["top_key"] is None else texts[head["top_key"]] for head in shown]
+    texts = [label(token.text, ascii=view.ascii) for token in document.tokens]
+    tops = ["-" if head.top_key is None else texts[head.top_key] for head in shown]
     columns = {
-        "layer": [str(head["layer"]) for head in shown],
-        "head": [str(head["head"]) for head in shown],
-        "weight": [write(head["weight"]) for head in shown],
+        "layer": [str(head.layer) for head in shown],
+        "head": [str(head.head) for head in shown],
+        "weight": [write(head.weight) for head in shown],
         BAR: [""] * len(shown),
-        **({EFFECT: [written(head["effect"]) for head in shown]} if "effect_together" in document else {}),
+        **({EFFECT: [written(head.effect) for head in shown]} if document.effect_together is not UNSET else {}),
         "rank of key": [_rank(head) for head in shown],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
-        REVERSE: [write(head["reverse"]["weight"]) for head in shown],
-        "rank": [_rank(head["reverse"]) for head in shown],
+        REVERSE: [write(head.reverse.weight) for head in shown],
+        "rank": [_rank(head.reverse) for head in shown],
     }
     for less in ((LOOKS,), (REVERSE, "rank")):
         if _width(columns) + SHORTEST > view.width:
             for name in less:
                 del columns[name]
     room = min(max(view.width - _width(columns), SHORTEST), LONGEST)
-    return columns | {BAR: [bar(head["weight"], room, ascii=view.ascii) for head in shown]}
+    return columns | {BAR: [bar(head.weight, room, ascii=view.ascii) for head in shown]}
 
 
 def _width(columns: dict[str, list[str]]) -> int:
@@ -123,8 +127,8 @@ def _width(columns: dict[str, list[str]]) -> int:
 
 
 def _rank(place: Document) -> str:
-    return "hidden" if place["rank"] is None else f"{place['rank']} of {place['visible']}"
+    return "hidden" if place.rank is None else f"{place.rank} of {place.visible}"
 
 
-def _name(document: Document, index: int, view: View) -> str:
-    return f"{index} {label(document['tokens'][index]['text'], ascii=view.ascii)}"
+def _name(document: FindDocument, index: int, view: View) -> str:
+    return f"{index} {label(document.tokens[index].text, ascii=view.ascii)}"

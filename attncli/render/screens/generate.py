@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.generate import GenerateDocument
 from attncli.render.bars import bar
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
@@ -23,13 +24,13 @@ PARTS = ("header", "tokens", "continuation", "lookback", "heads")
 BAR = 20
 
 
-def generate_screen(document: Document, view: View) -> Lines:
+def generate_screen(document: GenerateDocument, view: View) -> Lines:
     """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
     blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
     return finished(spaced(blocks), view)
 
 
-def generate_rows(document: Document) -> Iterator[Sequence[object]]:
+def generate_rows(document: GenerateDocument) -> Iterator[Sequence[object]]:
     """One row per new token, layer and head for `--plain`, its first row the names of the columns."""
     yield (
         "token",
@@ -44,19 +45,19 @@ def generate_rows(document: Document) -> Iterator[Sequence[object]]:
         "top_key",
         "top_weight",
     )
-    for token, step in zip(document["generated"], document["steps"], strict=True):
-        for head in step["heads"]:
-            shares = (head[name] for name in ("context", "generated", "lookback", "lookback_per_key"))
-            place = (token["index"], token["text"], step["probability"], head["layer"], head["head"])
-            yield (*place, *shares, head["top"]["key"], head["top"]["weight"])
+    for token, step in zip(document.generated, document.steps, strict=True):
+        for head in step.heads:
+            shares = (getattr(head, name) for name in ("context", "generated", "lookback", "lookback_per_key"))
+            place = (token.index, token.text, step.probability, head.layer, head.head)
+            yield (*place, *shares, head.top.key, head.top.weight)
 
 
-def _part(part: str, document: Document, view: View) -> Lines:
+def _part(part: str, document: GenerateDocument, view: View) -> Lines:
     match part:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(document["tokens"], view)
+            return tokens_part(document.tokens, view)
         case "continuation":
             return _continuation(document, view)
         case "lookback":
@@ -65,29 +66,29 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return _heads(document, view)
 
 
-def _continuation(document: Document, view: View) -> Lines:
-    drawn = document["temperature"] > 0
+def _continuation(document: GenerateDocument, view: View) -> Lines:
+    drawn = document.temperature > 0
     how = (
-        f"drawn at temperature {document['temperature']:g}, seed {document['sample_seed']}"
+        f"drawn at temperature {document.temperature:g}, seed {document.sample_seed}"
         if drawn
         else "the likeliest token each time"
     )
-    end = "; ended by itself" if document["ended"] else ""
-    text = safe(document["continuation"], ascii=view.ascii)
+    end = "; ended by itself" if document.ended else ""
+    text = safe(document.continuation, ascii=view.ascii)
     return stack((line(("continuation", "bold")), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
 
 
-def _lookback(document: Document, view: View) -> Lines:
-    texts = [token["text"] for token in (*document["tokens"], *document["generated"])]
+def _lookback(document: GenerateDocument, view: View) -> Lines:
+    texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
-    for token, step in zip(document["generated"], document["steps"], strict=True):
-        best = max(step["heads"], key=lambda head: head["top"]["weight"])
-        key = best["top"]["key"]
-        where = f"L{best['layer']} H{best['head']}"
-        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best['top']['weight']:.{view.precision}f} {where}"
-        shares = [f"{step[name]:.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")]
-        named = label(token["text"], ascii=view.ascii)
-        rows.append([str(token["index"]), named, *shares, bar(step["lookback"], BAR, ascii=view.ascii), looks])
+    for token, step in zip(document.generated, document.steps, strict=True):
+        best = max(step.heads, key=lambda head: head.top.weight)
+        key = best.top.key
+        where = f"L{best.layer} H{best.head}"
+        looks = f"{key} {label(texts[key], ascii=view.ascii)} {best.top.weight:.{view.precision}f} {where}"
+        shares = [f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")]
+        named = label(token.text, ascii=view.ascii)
+        rows.append([str(token.index), named, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
     columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
     note = "share of attention on the prompt, mean over the heads kept"
     return table(
@@ -100,13 +101,13 @@ def _lookback(document: Document, view: View) -> Lines:
     )
 
 
-def _heads(document: Document, view: View) -> Lines:
-    parts = [head for step in document["steps"] for head in step["heads"]]
-    layers, heads = (sorted({part[name] for part in parts}) for name in ("layer", "head"))
+def _heads(document: GenerateDocument, view: View) -> Lines:
+    parts = [head for step in document.steps for head in step.heads]
+    layers, heads = (sorted({getattr(part, name) for part in parts}) for name in ("layer", "head"))
     total, count = np.zeros((len(layers), len(heads))), np.zeros((len(layers), len(heads)))
     for part in parts:
-        place = layers.index(part["layer"]), heads.index(part["head"])
-        total[place] += part["lookback"]
+        place = layers.index(part.layer), heads.index(part.head)
+        total[place] += part.lookback
         count[place] += 1
     means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"

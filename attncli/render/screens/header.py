@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, own, remark
 from attncli.render.lines import Line, Lines, Piece, finished, flow, line, stack
@@ -23,26 +25,26 @@ def header(document: Document, view: View, *, text: str = "") -> Lines:
 
     text: what stands for the text of a document that has several.
     """
-    model, attention = document["model"], document["attention"]
-    says = "" if attention["mask"] == "none" else attention.get("mask_says", "")
+    model, attention = document.model, document.attention
+    says = "" if attention.mask == "none" else attention.mask_says or ""
     facts = [
         ("weights", _weights(model, view)),
         ("sizes", _sizes(model)),
         ("attention", _conventions(model, attention, view)),
         ("", [safe(spell(says, ascii=view.ascii), ascii=view.ascii)]),
-        ("computed", [attention["backend"], *_types(attention)]),
+        ("computed", [attention.backend, *_types(attention)]),
         ("words", _words(document)),
     ]
     text = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii) if text else title(document, view)
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
-    blocks += [warning(said, view) for said in document.get("warnings", ())]
+    blocks += [warning(said, view) for said in document.warnings or ()]
     block = stack(blocks)
     return finished(block, view)
 
 
 def title(document: Document, view: View) -> str:
     """The text in one line; where token ids were given in its place, the tokens."""
-    text = document["text"] or " ".join(token["text"] for token in document["tokens"])
+    text = document.text or " ".join(token.text for token in document.tokens)
     return cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
 
 
@@ -63,17 +65,17 @@ def warning(said: str, view: View) -> Lines:
 
 
 def _weights(model: Document, view: View) -> list[str]:
-    name = safe(model["name"], ascii=view.ascii) if model.get("name") else ""
-    family = safe(model["family"], ascii=view.ascii) if model.get("family") else ""
-    match model["source"]:
+    name = safe(model.name, ascii=view.ascii) if model.name else ""
+    family = safe(model.family, ascii=view.ascii) if model.family else ""
+    match model.source:
         case "seeded":
-            return [f"seeded, seed {model['seed']}", "the pattern is not learned"]
+            return [f"seeded, seed {model.seed}", "the pattern is not learned"]
         case "random":
-            return [f"drawn at random, seed {model['seed']}", "the pattern is not learned"]
+            return [f"drawn at random, seed {model.seed}", "the pattern is not learned"]
         case "checkpoint":
             return [f"checkpoint {name}".rstrip(), family and f"family {family}", "learned"]
         case "file":
-            rest = [f"what it does not hold: seed {model['seed']}"] if model["seed"] is not None else []
+            rest = [f"what it does not hold: seed {model.seed}"] if model.seed is not None else []
             return [f"from file {name}".rstrip(), family, *rest]
         case "tensors":
             return [f"captured tensors {name}".rstrip(), family]
@@ -83,32 +85,33 @@ def _weights(model: Document, view: View) -> list[str]:
 
 def _words(document: Document) -> list[str]:
     """How tokens were merged, if they were."""
-    if "pieces" not in document:
+    pieces = getattr(document, "pieces", UNSET)
+    if pieces is UNSET:
         return []
-    merged = f"{counted(len(document['pieces']), 'token')} merged to {counted(len(document['tokens']), 'word')}"
+    merged = f"{counted(len(pieces), 'token')} merged to {counted(len(document.tokens), 'word')}"
     return [merged, "weights to a word are summed, from a word averaged"]
 
 
 def _sizes(model: Document) -> list[str]:
-    layers, heads, shared = model["layers"], model["heads"], model["kv_heads"]
-    parts = [f"d_model {model['d_model']}", counted(layers, "layer"), counted(heads, "head")]
+    layers, heads, shared = model.layers, model.heads, model.kv_heads
+    parts = [f"d_model {model.d_model}", counted(layers, "layer"), counted(heads, "head")]
     parts += [counted(shared, "kv head")] if shared != heads else []
-    return [*parts, f"d_k {model['d_k']}", f"d_v {model['d_v']}"]
+    return [*parts, f"d_k {model.d_k}", f"d_v {model.d_v}"]
 
 
 def _conventions(model: Document, attention: Document, view: View) -> list[str]:
-    scale = attention["scale"]
-    root = root_of(scale, model["d_k"] or 0, model["d_model"] or 0) if scale is not None else ""
+    scale = attention.scale
+    root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
     parts = [f"scale {brief(scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else "")]
-    parts += [f"soft-cap {brief(attention['softcap'])}"] if attention["softcap"] is not None else []
-    parts += [f"{name} {safe(str(attention[name]), ascii=view.ascii)}" for name in ("mask", "position")]
-    parts += [f"hash attention {safe(attention['hashing'], ascii=view.ascii)}"] if "hashing" in attention else []
+    parts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    parts += [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
+    parts += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
     return parts
 
 
 def _types(attention: Document) -> list[str]:
-    wide = attention.get("compute_dtype")
-    return [attention["dtype"]] if wide is None else [wide, f"rounded to {attention['dtype']}"]
+    wide = attention.compute_dtype
+    return [attention.dtype] if not wide else [wide, f"rounded to {attention.dtype}"]
 
 
 def counted(count: int, what: str) -> str:
@@ -125,18 +128,18 @@ def tokens_part(tokens: Sequence[Document], view: View, *, noun: str = "token", 
     row: list[Piece] = []
     used = 0
     for token in shown:
-        index = f"{token['index']}{mark}"
-        text = cut(label(token["text"], ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
+        index = f"{token.index}{mark}"
+        text = cut(label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii)
         size = len(index) + cells(text)
         if row and used + 2 + size > view.width:
             rows.append(tuple(row))
             row, used = [], 0
         if row:
             row.append(("  ", ""))
-        row += [(index, FAINT), (text, "italic" if token["special"] else "")]
+        row += [(index, FAINT), (text, "italic" if token.special else "")]
         used += size + (2 if used else 0)
     lines = Lines((*rows, tuple(row)) if row else ())
-    special = ", ".join(str(token["index"]) for token in tokens if token["special"])
+    special = ", ".join(str(token.index) for token in tokens if token.special)
     block = stack(
         (heading(counted(len(tokens), noun), f"special: {special}" if special else "", view), lines, remark(told, view))
     )

@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from attncli.analysis.documents.heads import HeadsDocument
+from attncli.analysis.documents.parts import LinkRow
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -44,13 +46,13 @@ LABELS = 40
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
-def heads_screen(document: Document, view: View) -> Lines:
+def heads_screen(document: HeadsDocument, view: View) -> Lines:
     """The whole screen for an `attn.heads/1` document.
 
     `average` is the table of the averaged heads, `weights` the table of each head, `links` each
     head's strongest link with a bar.
     """
-    many = len(document["heads"]) > MANY
+    many = len(document.heads) > MANY
     wanted = (DEFAULT - {"maps"} if many else DEFAULT) if view.show is None else view.show
     if view.brief:
         return heads_answer(document, view)
@@ -64,7 +66,7 @@ def heads_screen(document: Document, view: View) -> Lines:
         blocks.insert(
             -1,
             remark(
-                f"maps of {len(document['heads'])} heads are left out; --layer L chooses, --show maps shows them", view
+                f"maps of {len(document.heads)} heads are left out; --layer L chooses, --show maps shows them", view
             ),
         )
     return finished(spaced(blocks), view)
@@ -79,14 +81,14 @@ def _absent(part: str, view: View) -> Lines:
     return stack((heading(part, "", view), remark(f"not in this document: {way}", view)))
 
 
-def _part(part: str, document: Document, view: View) -> Lines:
-    texts = [token["text"] for token in document["tokens"]]
-    average = (document.get("average") or {}).get("weights")
+def _part(part: str, document: HeadsDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    average = document.average.weights if document.average else None
     match part:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(document["tokens"], view, noun="word" if "pieces" in document else "token")
+            return tokens_part(document.tokens, view, noun="word" if document.pieces is not UNSET else "token")
         case "grid":
             return grid_part(document, view)
         case "answer":
@@ -115,13 +117,13 @@ def _part(part: str, document: Document, view: View) -> Lines:
                 else Lines()
             )
         case "weights":
-            held = [head for head in document["heads"] if head.get("weights") is not None]
+            held = [head for head in document.heads if head.weights is not UNSET]
             note = "rows: queries, columns: keys"
             return spaced(
                 matrix(
-                    head["weights"],
+                    head.weights,
                     texts,
-                    key_names(texts, head["weights"]),
+                    key_names(texts, head.weights),
                     view,
                     limits=(0.0, 1.0),
                     title=f"weights of {_name(head)}",
@@ -131,27 +133,29 @@ def _part(part: str, document: Document, view: View) -> Lines:
             )
         case _:
             found = [
-                {
-                    "layer": head["layer"],
-                    "head": head["head"],
-                    **{end: head["top_link"][end] for end in ("query", "key", "weight")},
-                }
-                for head in document["heads"]
-                if head["top_link"]
+                LinkRow(
+                    layer=head.layer,
+                    head=head.head,
+                    query=head.top_link.query,
+                    key=head.top_link.key,
+                    weight=head.top_link.weight,
+                )
+                for head in document.heads
+                if head.top_link
             ]
-            place = None if len(document["heads"]) == 1 else layer_and_head
+            place = None if len(document.heads) == 1 else layer_and_head
             return links(found, texts, view, place=place, title="strongest link of each head", note="bars from 0 to 1")
 
 
-def maps_part(document: Document, view: View) -> Lines:
+def maps_part(document: HeadsDocument, view: View) -> Lines:
     """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
-    held = [head for head in document["heads"] if head.get("weights") is not None]
+    held = [head for head in document.heads if head.weights is not UNSET]
     if not held:
         return Lines()
-    several = len({head["layer"] for head in held}) > 1
+    several = len({head.layer for head in held}) > 1
     shown = held if view.full else held[:MAPS]
-    maps = [Map(_name(head) if several else f"head {head['head']}", head["weights"]) for head in shown]
-    average = (document.get("average") or {}).get("weights")
+    maps = [Map(_name(head) if several else f"head {head.head}", head.weights) for head in shown]
+    average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     left = (
         f"{len(shown)} of {len(held)} heads shown; --layer L --head H chooses, --full shows all"
@@ -165,33 +169,33 @@ def maps_part(document: Document, view: View) -> Lines:
     return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
 
 
-def _lost(document: Document) -> str:
+def _lost(document: HeadsDocument) -> str:
     """What the average hides: heads that look at different things average to one that looks at everything."""
-    average = document.get("average") or {}
-    if average.get("entropy") is None or average.get("heads_entropy") is None:
+    average = document.average
+    if not average or average.entropy is UNSET or average.heads_entropy is UNSET:
         return ""
-    mixed, own = average["entropy"], average["heads_entropy"]
+    mixed, own = average.entropy, average.heads_entropy
     return (
         f"average: entropy {mixed:.2f} nats, its heads {own:.2f} on their own: it spreads over as many keys as "
         f"{math.exp(mixed):.1f} equal ones where a head looks at {math.exp(own):.1f}, and hides which head looks where"
     )
 
 
-def metrics_part(document: Document, view: View) -> Lines:
+def metrics_part(document: HeadsDocument, view: View) -> Lines:
     """One row of metrics per head, then one for uniform attention (one for each layer that differs in it)."""
-    every = document["heads"]
+    every = document.heads
     heads, chosen = _of_interest(document, view)
-    names = list(dict.fromkeys(name for head in every for name in head["metrics"]))
-    texts = [token["text"] for token in document["tokens"]]
-    several = len({head["layer"] for head in heads}) > 1
-    labelled = any(head.get("labels") for head in heads)
+    names = list(dict.fromkeys(name for head in every for name in head.metrics))
+    texts = [token.text for token in document.tokens]
+    several = len({head.layer for head in heads}) > 1
+    labelled = any(head.labels for head in heads)
     rows = [
         [
-            str(head["layer"]),
-            str(head["head"]),
-            *(_number(head["metrics"].get(name), view) for name in names),
-            _link(head["top_link"], texts, view),
-            ", ".join(head.get("labels") or ()),
+            str(head.layer),
+            str(head.head),
+            *(_number(head.metrics.get(name), view) for name in names),
+            _link(head.top_link, texts, view),
+            ", ".join(head.labels or ()),
         ]
         for head in heads
     ]
@@ -228,13 +232,13 @@ def metrics_part(document: Document, view: View) -> Lines:
     )
 
 
-def _of_interest(document: Document, view: View) -> tuple[Sequence[Document], str]:
+def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[Document], str]:
     """The heads to list, and how they were chosen: of many, those with the strongest links, unless all or an order
     are asked for."""
-    heads = document["heads"]
-    if len(heads) <= MANY or view.full or document.get("sort") or document.get("heads_in_all", 0) > len(heads):
+    heads = document.heads
+    if len(heads) <= MANY or view.full or document.sort or (document.heads_in_all or 0) > len(heads):
         return heads, ""
-    ranked = sorted(heads, key=lambda head: -(head["top_link"]["weight"] if head["top_link"] else 0.0))
+    ranked = sorted(heads, key=lambda head: -(head.top_link.weight if head.top_link else 0.0))
     count = min(view.top, len(heads))
     return ranked[:count], f" · {count} of {len(heads)} heads, by their strongest link; --full shows all"
 
@@ -252,12 +256,12 @@ def _fitting(
     return groups
 
 
-def _moved(document: Document, view: View) -> Lines:
+def _moved(document: HeadsDocument, view: View) -> Lines:
     """The metrics by what heads move in place of weights."""
     held = [
         replace(head, metrics=head.moved.metrics, top_link=head.moved.top_link, baseline=UNSET, labels=UNSET)
-        for head in document["heads"]
-        if head.get("moved")
+        for head in document.heads
+        if head.moved
     ]
     if not held:
         return Lines()
@@ -269,38 +273,36 @@ def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> lis
     """The distinct baselines with the layers that have them."""
     found: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
-        if head.get("baseline"):
-            numbers = tuple(_number(head["baseline"].get(name), view) for name in names)
-            found.setdefault(numbers, []).append(head["layer"])
+        if head.baseline:
+            numbers = tuple(_number(head.baseline.get(name), view) for name in names)
+            found.setdefault(numbers, []).append(head.layer)
     layers = [sorted(set(where)) for where in found.values()]
     told = ["all" if len(found) == 1 else ",".join(map(str, where)) for where in layers]
     return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
 
 
-def heads_rows(document: Document) -> Iterator[Sequence[object]]:
+def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     """One row per head as a table for `--plain`, its first row the names of the columns."""
-    names = list(dict.fromkeys(name for head in document["heads"] for name in head["metrics"]))
+    names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
     yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
-    for head in document["heads"]:
-        link = head["top_link"] if head["top_link"] else {"query": None, "key": None, "weight": None}
-        metrics = (_value(head["metrics"].get(name)) for name in names)
+    for head in document.heads:
+        link = head.top_link
+        metrics = (_value(head.metrics.get(name)) for name in names)
         yield (
-            head["layer"],
-            head["head"],
+            head.layer,
+            head.head,
             *metrics,
-            link["query"],
-            link["key"],
-            link["weight"],
-            ",".join(head.get("labels") or ()),
+            *((None, None, None) if link is None else (link.query, link.key, link.weight)),
+            ",".join(head.labels or ()),
         )
 
 
 def _value(metric: Any) -> Any:
-    return None if metric is None else metric["value"]
+    return None if metric is None else metric.value
 
 
 def _name(head: Document) -> str:
-    return f"layer {head['layer']} head {head['head']}"
+    return f"layer {head.layer} head {head.head}"
 
 
 def _number(value: Any, view: View) -> str:
@@ -311,5 +313,7 @@ def _number(value: Any, view: View) -> str:
 def _link(link: Document | None, texts: Sequence[str], view: View) -> str:
     if not link:
         return "-"
-    query, key = (cut(label(texts[link[end]], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key"))
-    return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link['weight']:.{view.precision}f}"
+    query, key = (
+        cut(label(texts[getattr(link, end)], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key")
+    )
+    return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"

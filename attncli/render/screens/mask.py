@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.mask import MaskDocument
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.heatmap import heatmap
@@ -28,74 +29,74 @@ NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""
 
 
-def mask_screen(document: Document, view: View) -> Lines:
+def mask_screen(document: MaskDocument, view: View) -> Lines:
     """The whole screen of an `attn.mask/1` document."""
     if view.brief:
         return mask_answer(document, view)
     wanted = frozenset(PARTS) if view.show is None else view.show
-    masks, combined = document["masks"], document["combined"]
+    masks, combined = document.masks, document.combined
     blocks = [_title(document, view)]
     if "masks" in wanted:
         blocks.append(
             _gallery(document, view)
-            if document["gallery"]
+            if document.gallery
             else _drawn(masks, view)
             if combined is None
             else _several(masks, view)
         )
     if combined is not None and "combined" in wanted:
         blocks.append(_drawn([combined], view, title=say(view, "mask.combined")))
-    if "counts" in wanted and not document["gallery"] and combined is not None:
-        blocks.append(_counts([*masks, combined], document["n"], view))
-    if document["bias"] is not None and "bias" in wanted:
-        blocks.append(_bias(document["bias"], view))
-    if document["layers"] is not None and "layers" in wanted and len(document["layers"]) > 1:
-        blocks.append(_layers(document["layers"], view))
+    if "counts" in wanted and not document.gallery and combined is not None:
+        blocks.append(_counts([*masks, combined], document.n, view))
+    if document.bias is not None and "bias" in wanted:
+        blocks.append(_bias(document.bias, view))
+    if document.layers is not None and "layers" in wanted and len(document.layers) > 1:
+        blocks.append(_layers(document.layers, view))
     if "answer" in wanted:
         blocks.append(mask_answer(document, view))
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 
-def mask_rows(document: Document) -> Iterable[list[object]]:
+def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
     """One line per mask, for `--plain`."""
     yield ["spec", "pairs", "share", "keys_least", "keys_mean", "keys_most", "empty_rows", "unseen_keys", "says"]
-    for part in [*document["masks"], *([document["combined"]] if document["combined"] else [])]:
-        keys = part["keys_per_query"]
+    for part in [*document.masks, *([document.combined] if document.combined else [])]:
+        keys = part.keys_per_query
         yield [
-            part["spec"], part["pairs"], part["share"], keys["least"], keys["mean"], keys["most"],
-            len(part["empty_rows"]), len(part["unseen_keys"]), part["says"]["en"],
+            part.spec, part.pairs, part.share, keys.least, keys.mean, keys.most,
+            len(part.empty_rows), len(part.unseen_keys), part.words.en,
         ]  # fmt: skip
 
 
-def _title(document: Document, view: View) -> Lines:
-    name = "mask.gallery" if document["gallery"] else "mask.title"
-    specs = [part["spec"] for part in document["masks"]]
+def _title(document: MaskDocument, view: View) -> Lines:
+    name = "mask.gallery" if document.gallery else "mask.title"
+    specs = [part.spec for part in document.masks]
     return (
-        heading(say(view, name, document["n"]), "" if document["gallery"] else say(view, "mask.axes"), view)
+        heading(say(view, name, document.n), "" if document.gallery else say(view, "mask.axes"), view)
         if specs
         else Lines()
     )
 
 
 def _says(part: Document, view: View) -> str:
-    return str(part["says"]["zh" if view.lang == "zh" and not view.ascii else "en"])
+    return str(part.words.zh if view.lang == "zh" and not view.ascii else part.words.en)
 
 
 def _shares(part: Document) -> np.ndarray[Any, Any]:
     """The map with nothing where nothing is visible."""
-    found = np.asarray(part["map"]["share"], np.float64)
+    found = np.asarray(part.map.share, np.float64)
     return np.where(found > 0, found, np.nan)
 
 
 def _facts(part: Document, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
-    keys = part["keys_per_query"]
+    keys = part.keys_per_query
     told = [
-        say(view, "mask.pairs", f"{part['pairs']:,}", f"{part['share']:.2%}"),
-        say(view, "mask.keys", keys["least"], f"{keys['mean']:.{view.precision}f}", keys["most"]),
+        say(view, "mask.pairs", f"{part.pairs:,}", f"{part.share:.2%}"),
+        say(view, "mask.keys", keys.least, f"{keys.mean:.{view.precision}f}", keys.most),
     ]
-    told += [say(view, "mask.empty", _listed(part["empty_rows"]))] if part["empty_rows"] else []
-    told += [say(view, "mask.unseen", _listed(part["unseen_keys"]))] if part["unseen_keys"] else []
+    told += [say(view, "mask.empty", _listed(part.empty_rows))] if part.empty_rows else []
+    told += [say(view, "mask.unseen", _listed(part.unseen_keys))] if part.unseen_keys else []
     return remark(" · ".join(told), view)
 
 
@@ -109,14 +110,14 @@ def _drawn(parts: Sequence[Document], view: View, *, title: str = "") -> Lines:
     """One mask large, with its sentence and numbers."""
     blocks = []
     for part in parts:
-        shares, block = _shares(part), part["map"]["block"]
+        shares, block = _shares(part), part.map.block
         size = max(shares.shape)
         names = [str(at) for at in range(shares.shape[0])] if block == 1 and size <= 40 else []
         wide = min(view.width, 2 * size + (3 if names else 0))
         drawn = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
         pooled = remark(say(view, "mask.pooled", block) if block > 1 else "", view)
         said = remark(_says(part, view) + say(view, "stop"), view, style="")
-        name = f"{title}: {part['spec']}" if title else part["spec"]
+        name = f"{title}: {part.spec}" if title else part.spec
         blocks.append(stack((heading(name, "", view), said, _facts(part, view), drawn, pooled)))
     return spaced(blocks)
 
@@ -124,19 +125,19 @@ def _drawn(parts: Sequence[Document], view: View, *, title: str = "") -> Lines:
 def _several(parts: Sequence[Document], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     said = [
-        stack((heading(part["spec"], "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
+        stack((heading(part.spec, "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
         for part in parts
     ]
-    maps = [Map(part["spec"], _shares(part), (f"{part['share']:.1%}",)) for part in parts]
+    maps = [Map(part.spec, _shares(part), (f"{part.share:.1%}",)) for part in parts]
     return spaced((stack(said), side_by_side(maps, view, shared=False, scale="linear")))
 
 
-def _gallery(document: Document, view: View) -> Lines:
+def _gallery(document: MaskDocument, view: View) -> Lines:
     """All kinds: small maps, then what each means."""
-    parts = document["masks"]
-    maps = [Map(part["spec"], _shares(part)) for part in parts]
+    parts = document.masks
+    maps = [Map(part.spec, _shares(part)) for part in parts]
     told = [
-        stack((heading(part["form"], "", view), remark("  " + part["spec"] + ": " + _says(part, view), view)))
+        stack((heading(part.form or part.spec, "", view), remark("  " + part.spec + ": " + _says(part, view), view)))
         for part in parts
     ]
     return spaced(
@@ -147,13 +148,13 @@ def _gallery(document: Document, view: View) -> Lines:
 def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
     rows = [
         [
-            part["spec"],
-            f"{part['pairs']:,}",
-            f"{part['share']:.2%}",
-            str(part["keys_per_query"]["least"]),
-            f"{part['keys_per_query']['mean']:.{view.precision}f}",
-            str(part["keys_per_query"]["most"]),
-            str(len(part["empty_rows"])),
+            part.spec,
+            f"{part.pairs:,}",
+            f"{part.share:.2%}",
+            str(part.keys_per_query.least),
+            f"{part.keys_per_query.mean:.{view.precision}f}",
+            str(part.keys_per_query.most),
+            str(len(part.empty_rows)),
         ]
         for part in parts
     ]
@@ -172,25 +173,25 @@ def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
 
 def _bias(bias: Document, view: View) -> Lines:
     """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
-    title = say(view, "bias.title", bias["name"], bias["head"], bias["heads"])
+    title = say(view, "bias.title", bias.name, bias.head, bias.heads)
     note = (
-        say(view, "bias.slope", brief(bias["slope"]))
-        if bias["slope"] is not None
-        else say(view, "bias.buckets" if bias["buckets"] else "bias.learned")
+        say(view, "bias.slope", brief(bias.slope))
+        if bias.slope is not None
+        else say(view, "bias.buckets" if bias.buckets else "bias.learned")
     )
-    digits = 0 if bias["buckets"] else view.precision
-    found = bias["by_distance"]
+    digits = 0 if bias.buckets else view.precision
+    found = bias.by_distance
     head, body = [say(view, "bias.distance")], [say(view, "bias.value")]
     for row in found:
-        cell = f"{row['value'] + 0.0:.{digits}f}"
+        cell = f"{row.value + 0.0:.{digits}f}"
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
             break
-        head.append(f"{row['distance']:+d}" if row["distance"] else "0")
+        head.append(f"{row.distance:+d}" if row.distance else "0")
         body.append(cell)
     short = table(head, [body], view, align=["left", *["right"] * len(found)])
     blocks = [heading(title, note, view), short]
-    if bias["before"] is not None:
-        before, after = (np.asarray(bias[name], np.float64) for name in ("before", "after"))
+    if bias.before is not None:
+        before, after = (np.asarray(found, np.float64) for found in (bias.before, bias.after))
         n = len(before)
         if n <= NUMBERED and n * (digits + 6) + 8 <= view.width:
             close = replace(view, precision=digits)
@@ -201,10 +202,10 @@ def _bias(bias: Document, view: View) -> Lines:
             )
         maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
         blocks.append(side_by_side(maps, view))
-    if bias["weights_after"] is not None:
+    if bias.weights_after is not None:
         maps = [
-            Map(say(view, "bias.weights.before"), bias["weights_before"]),
-            Map(say(view, "bias.weights.after"), bias["weights_after"]),
+            Map(say(view, "bias.weights.before"), bias.weights_before),
+            Map(say(view, "bias.weights.after"), bias.weights_after),
         ]
         blocks.append(stack((remark(say(view, "bias.weights"), view), side_by_side(maps, view))))
     return spaced(blocks)
@@ -215,13 +216,15 @@ def _layers(layers: Sequence[Document], view: View) -> Lines:
     rows: list[list[str]] = []
     first = 0
     for at, layer in enumerate(layers):
-        last = at + 1 == len(layers) or any(layers[at + 1][name] != layer[name] for name in ("mask", "position"))
+        last = at + 1 == len(layers) or any(
+            getattr(layers[at + 1], name) != getattr(layer, name) for name in ("mask", "position")
+        )
         if last:
             rows.append(
                 [
                     str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii),
-                    layer["mask"],
-                    layer["position"],
+                    layer.mask,
+                    layer.position,
                 ]
             )
             first = at + 1

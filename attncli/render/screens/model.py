@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attncli.analysis.document import ranges
+from attncli.analysis.documents.model import ModelDocument
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
@@ -29,110 +30,112 @@ PLACES = {
 }
 
 
-def model_screen(document: Document, view: View) -> Lines:
+def model_screen(document: ModelDocument, view: View) -> Lines:
     """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
-    spec, types = document["spec"], document["bytes"]
-    folder = folded(safe(document["folder"], ascii=view.ascii), view.width - SIDE)
+    spec, types = document.spec, document.bytes
+    folder = folded(safe(document.folder, ascii=view.ascii), view.width - SIDE)
     top = [
-        line((cut(safe(document["name"], ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
-        fact("from", [SOURCES[document["source"]], *folder, document["revision"] or ""], view),
+        line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
+        fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
         fact(
             "family",
-            [safe(document["family"], ascii=view.ascii), "encoder and decoder" if document["decoder"] else ""],
+            [safe(document.family, ascii=view.ascii), "encoder and decoder" if document.decoder else ""],
             view,
         ),
         fact(
             "weights",
             [
-                f"{document['parameters']:,} parameters",
+                f"{document.parameters:,} parameters",
                 *(f"{size_words(size)} {name}" for name, size in types.items()),
-                "" if document["fetched"] else "to be fetched",
+                "" if document.fetched else "to be fetched",
             ],
             view,
         ),
-        fact("tokenizer", ["tokenizer.json" if document["tokenizer"] else "none: give token ids with --ids"], view),
-        *(warning(said, view) for said in document["warnings"]),
+        fact("tokenizer", ["tokenizer.json" if document.tokenizer else "none: give token ids with --ids"], view),
+        *(warning(said, view) for said in document.warnings),
     ]
-    sides = [("", spec)] if document["decoder"] is None else [("encoder", spec), ("decoder", document["decoder"])]
+    sides = [("", spec)] if document.decoder is None else [("encoder", spec), ("decoder", document.decoder)]
     blocks = [stack(top), *(_side(name, side, view) for name, side in sides)]
-    if document["estimate"] is not None:
-        blocks.append(_estimate(document["estimate"], view))
+    if document.estimate is not None:
+        blocks.append(_estimate(document.estimate, view))
     return finished(spaced(blocks), view)
 
 
-def model_rows(document: Document) -> Iterator[Sequence[object]]:
+def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
     """One row per layer for `--plain`."""
     yield ("side", "layer", "heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask", "position")
     for name, side in (
-        ("encoder" if document["decoder"] else "model", document["spec"]),
-        ("decoder", document["decoder"]),
+        ("encoder" if document.decoder else "model", document.spec),
+        ("decoder", document.decoder),
     ):
-        for layer in range(side["layers"] if side else 0):
-            attention = next(group["attention"] for group in side["groups"] if layer in group["layers"])
-            told = (attention[key] for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
-            yield (name, layer, *told, attention["position"]["kind"] if attention["position"] else "none")
+        if side is None:
+            continue
+        for layer in range(side.layers):
+            attention = next(group.attention for group in side.groups if layer in group.layers)
+            told = (getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
+            yield (name, layer, *told, attention.position["kind"] if attention.position else "none")
 
 
 def _side(name: str, side: Document, view: View) -> Lines:
-    embedding, limit = side["embedding"], side["max_positions"]
+    embedding, limit = side.embedding, side.max_positions
     extra = [
         f"{embedding['positions']} positions" if embedding["positions"] else "",
         "token types" if embedding["types"] else "",
     ]
     extra += [f"times {brief(embedding['scale'])}" if embedding["scale"] != 1 else "", _norm(embedding["norm"])]
-    head = side["head"]
+    head = side.head
     ends = [
-        _norm(side["final_norm"]),
+        _norm(side.final_norm),
         "" if head is None else "tied to the token table" if head["tied"] else "own output head",
     ]
     rows = [
         heading(name, "", view),
         fact(
             "sizes",
-            [f"d_model {side['d_model']}", counted(side["layers"], "layer"), f"vocabulary {side['vocabulary']:,}"],
+            [f"d_model {side.d_model}", counted(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"],
             view,
         ),
         fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
         fact("embedding", ["token vectors", *extra], view),
-        *(_group(group, view) for group in side["groups"]),
+        *(_group(group, view) for group in side.groups),
         fact("at the end", [part for part in ends if part] or ["nothing"], view),
     ]
     return stack(rows)
 
 
 def _group(group: Document, view: View) -> Lines:
-    title = f"{'layer' if len(group['layers']) == 1 else 'layers'} {ranges(group['layers'])}"
-    norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group["norms"].items()]
-    shape = ["attention and feed-forward side by side"] if group["parallel"] else []
-    shape += [] if group["residual"] else ["no residual"]
-    rows = [heading(title, "", view), *_attention("attention", group["attention"], view)]
-    if group["cross"] is not None:
-        rows += _attention("cross", group["cross"], view)
-    return stack((*rows, fact("then", [_mlp(group["mlp"]), *shape], view), fact("norms", norms or ["none"], view)))
+    title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
+    norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
+    shape = ["attention and feed-forward side by side"] if group.parallel else []
+    shape += [] if group.residual else ["no residual"]
+    rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
+    if group.cross is not None:
+        rows += _attention("cross", group.cross, view)
+    return stack((*rows, fact("then", [_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
 
 
 def _attention(name: str, attention: Document, view: View) -> list[Lines]:
-    heads, shared = attention["heads"], attention["kv_heads"]
-    root = root_of(attention["scale"], attention["d_k"], 0)
+    heads, shared = attention.heads, attention.kv_heads
+    root = root_of(attention.scale, attention.d_k, 0)
     sizes = [
         counted(heads, "head"),
         f"{counted(shared, 'kv head')} shared by {heads // shared} each" if shared != heads else "",
     ]
     sizes += [
-        f"d_k {attention['d_k']}",
-        f"d_v {attention['d_v']}",
-        f"scale {brief(attention['scale'])}" + (spell(f" = {root}", ascii=view.ascii) if root else ""),
+        f"d_k {attention.d_k}",
+        f"d_v {attention.d_v}",
+        f"scale {brief(attention.scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else ""),
     ]
     sizes += [
-        f"soft-cap {brief(attention['softcap'])}" if attention["softcap"] else "",
-        "learned sinks" if attention["sinks"] else "",
+        f"soft-cap {brief(attention.softcap)}" if attention.softcap else "",
+        "learned sinks" if attention.sinks else "",
     ]
-    sizes += [f"queries and keys normed ({_norm(attention['qk_norm']['norm'])})" if attention["qk_norm"] else ""]
-    said = [f"mask {safe(attention['mask'], ascii=view.ascii)}", f"position {_position(attention['position'])}"]
+    sizes += [f"queries and keys normed ({_norm(attention.qk_norm['norm'])})" if attention.qk_norm else ""]
+    said = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
     return [
         fact(name, sizes, view),
         fact("", said, view),
-        fact("", [spell(attention["mask_says"], ascii=view.ascii)], view),
+        fact("", [spell(attention.mask_says, ascii=view.ascii)], view),
     ]
 
 
@@ -171,19 +174,15 @@ def _mlp(mlp: Document | None) -> str:
 
 def _estimate(found: Document, view: View) -> Lines:
     parts = [
-        f"{name} {size_words(size)}"
-        for name, size in sorted(found["memory"].items(), key=lambda item: -item[1])
-        if size
+        f"{name} {size_words(size)}" for name, size in sorted(found.memory.items(), key=lambda item: -item[1]) if size
     ]
     return stack(
         (
-            heading(
-                f"a text of {counted(found['tokens'], 'token')} through {counted(found['layers'], 'layer')}", "", view
-            ),
-            fact("reads", [size_words(found["bytes_read"])], view),
-            fact("computes", [f"{found['multiply_adds']:,} multiply-adds"], view),
-            fact("memory", [f"about {size_words(found['peak_memory'])} besides the program", *parts], view),
-            fact("takes", [f"roughly {found['seconds']:.1f} s"], view),
-            remark(found["rule"], view),
+            heading(f"a text of {counted(found.tokens, 'token')} through {counted(found.layers, 'layer')}", "", view),
+            fact("reads", [size_words(found.bytes_read)], view),
+            fact("computes", [f"{found.multiply_adds:,} multiply-adds"], view),
+            fact("memory", [f"about {size_words(found.peak_memory)} besides the program", *parts], view),
+            fact("takes", [f"roughly {found.seconds:.1f} s"], view),
+            remark(found.rule, view),
         )
     )

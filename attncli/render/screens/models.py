@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attncli.analysis.documents.models import ModelsDocument
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.numbers import size_words
@@ -18,18 +19,14 @@ Document = Any
 TOKENIZER = "tokenizer.json"
 
 
-def models_screen(document: Document, view: View) -> Lines:
+def models_screen(document: ModelsDocument, view: View) -> Lines:
     """Families, aliases with where they are, and the cache."""
-    families = fact("families", [safe(name, ascii=view.ascii) for name in document["families"]], view)
-    rows = [
-        [alias["name"], alias["family"], "-" if alias["here"] is None else "yes", alias["hub"]]
-        for alias in document["aliases"]
-    ]
+    families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
+    rows = [[alias.name, alias.family, "-" if alias.here is None else "yes", alias.hub] for alias in document.aliases]
     note = "here: installed, or in the hub's cache; the others are fetched"
     aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
     held = [
-        [one["name"], one["family"] or "?", _how(one), size_words(one["bytes"]), one["revision"][:7]]
-        for one in document["cached"]
+        [one.name, one.family or "?", _how(one), size_words(one.bytes), one.revision[:7]] for one in document.cached
     ]
     title = counted(len(held), "model") + " in the hub's cache"
     cached = table(
@@ -39,31 +36,31 @@ def models_screen(document: Document, view: View) -> Lines:
         align=["left", "left", "left", "right", "left"],
         title=title,
     )
-    where = stack(remark(part, view) for part in folded(safe(document["cache"], ascii=view.ascii), view.width))
+    where = stack(remark(part, view) for part in folded(safe(document.cache, ascii=view.ascii), view.width))
     return finished(
         spaced((families, aliases, stack((cached, where)) if held else stack((heading(title, "", view), where)))), view
     )
 
 
-def models_rows(document: Document) -> Iterator[Sequence[object]]:
+def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     """Families, aliases and cached models in one table for `--plain`."""
     yield ("what", "name", "family", "where", "bytes", "runs")
-    for name in document["families"]:
+    for name in document.families:
         yield ("family", name, name, "", "", "natively")
-    for alias in document["aliases"]:
-        yield ("alias", alias["name"], alias["family"], alias["here"] or alias["hub"], "", "natively")
-    for model in document["cached"]:
+    for alias in document.aliases:
+        yield ("alias", alias.name, alias.family, alias.here or alias.hub, "", "natively")
+    for model in document.cached:
         yield (
             "cached",
-            f"{model['name']}@{model['revision']}",
-            model["family"],
-            model["folder"],
-            model["bytes"],
+            f"{model.name}@{model.revision}",
+            model.family,
+            model.folder,
+            model.bytes,
             _how(model),
         )
 
 
 def _how(model: Document) -> str:
-    if model["missing"]:
-        return "no tokenizer" if model["missing"] == [TOKENIZER] else "no weights"
-    return "natively" if model["native"] else "not natively"
+    if model.missing:
+        return "no tokenizer" if model.missing == [TOKENIZER] else "no weights"
+    return "natively" if model.native else "not natively"

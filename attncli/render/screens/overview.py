@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
+from attncli.analysis.documents.parts import TopLink
+from attncli.analysis.documents.run import RunDocument
 from attncli.render.lines import Lines
 from attncli.render.links import links
 from attncli.render.matrix import matrix
@@ -16,37 +19,39 @@ from attncli.render.view import View
 Document = Any
 
 
-def overview_part(document: Document, view: View) -> Lines:
+def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
-    entries = document["overview"]
-    layers, heads = (sorted({entry[name] for entry in entries}) for name in ("layer", "head"))
+    entries = document.overview or []
+    layers, heads = (sorted({getattr(entry, name) for entry in entries}) for name in ("layer", "head"))
     grid = np.full((len(layers), len(heads)), np.nan)
     for entry in entries:
-        if entry["link"] is not None:
-            grid[layers.index(entry["layer"]), heads.index(entry["head"])] = entry["link"]["weight"]
+        if entry.link is not None:
+            grid[layers.index(entry.layer), heads.index(entry.head)] = entry.link.weight
     of = ""
-    if document.get("queries"):
-        token = document["tokens"][document["queries"][0]]
-        of = f" of {token['index']} {safe(token['text'], ascii=view.ascii)}"
+    if document.queries:
+        token = document.tokens[document.queries[0]]
+        of = f" of {token.index} {safe(token.text, ascii=view.ascii)}"
     note = f"weight of each head's strongest link{of}; rows: layers, columns: heads"
     return matrix(
         grid, None, None, view, limits=(0.0, 1.0), title="overview", note=note, row_numbers=layers, column_numbers=heads
     )
 
 
-def average_part(document: Document, view: View) -> Lines:
+def average_part(document: RunDocument, view: View) -> Lines:
     """Where the query looks on average over the layers and heads that ran."""
-    query = document["queries"][0]
-    texts = [token["text"] for token in document["tokens"]]
-    order = sorted(range(len(texts)), key=lambda key: (-document["average"][key], key))[: view.top]
-    found = [{"query": query, "key": key, "weight": document["average"][key]} for key in order]
+    assert document.queries, "an average is that of a query's rows"
+    assert document.average is not UNSET
+    query, average = document.queries[0], document.average
+    texts = [token.text for token in document.tokens]
+    order = sorted(range(len(texts)), key=lambda key: (-average[key], key))[: view.top]
+    found = [TopLink(query=query, key=key, weight=float(average[key])) for key in order]
     note = "mean weight over all layers and heads that ran, every key counted"
     return links(found, texts, view, place=None, title="on average", note=note)
 
 
-def left_out(document: Document) -> str:
+def left_out(document: RunDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
-    names: Sequence[str] = document.get("links_leave_out") or ()
+    names: Sequence[str] = document.links_leave_out or ()
     words = {
         "special": "special tokens",
         "self": "self",

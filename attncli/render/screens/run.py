@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
+from attncli.analysis.documents.run import RunDocument
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -51,7 +53,7 @@ MAPS = 24
 """Maps that are shown unless the view is full."""
 
 
-def run_screen(document: Document, view: View) -> Lines:
+def run_screen(document: RunDocument, view: View) -> Lines:
     """The whole screen for an `attn.run/1` document.
 
     Full tables are those of the first layer and head that the document holds, or of every one if the
@@ -62,42 +64,42 @@ def run_screen(document: Document, view: View) -> Lines:
     return finished(spaced(blocks), view)
 
 
-def _wanted(part: str, document: Document, view: View) -> bool:
+def _wanted(part: str, document: RunDocument, view: View) -> bool:
     if view.brief:
         return part == "answer"
     if view.show is not None:
         return part in view.show
-    several = len({entry["layer"] for entry in document.get("overview", ())}) > 1
+    several = len({entry.layer for entry in document.overview or ()}) > 1
     match part:
         case "overview":
             return several
         case "shapes":
             return not several
         case "maps":
-            return bool(document.get("maps")) or 1 < len(_heads(document)) <= MAPS
+            return bool(document.maps) or 1 < len(_heads(document)) <= MAPS
         case "average":
-            return "average" in document and len(document.get("overview", ())) > 1
+            return document.average is not UNSET and len(document.overview or ()) > 1
         case "scores" | "weights" | "output":
-            return bool(document["layers"])
+            return bool(document.layers)
         case _ if part in SHOWN:
             return False
         case _:
             return True
 
 
-def _part(part: str, document: Document, view: View) -> Lines:
-    tokens = document["tokens"]
+def _part(part: str, document: RunDocument, view: View) -> Lines:
+    tokens = document.tokens
     match part:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(tokens, view, noun="word" if "pieces" in document else "token")
+            return tokens_part(tokens, view, noun="word" if document.pieces is not UNSET else "token")
         case "shapes":
-            return shapes_part(document["shapes"], view)
+            return shapes_part(document.shapes, view)
         case "maps":
             return maps_part(document, view)
         case "overview":
-            if not document.get("overview"):
+            if not document.overview:
                 return remark("no overview in this document", view)
             said_below = view.show is None or "links" in view.show
             return stack((overview_part(document, view), remark("" if said_below else left_out(document), view)))
@@ -107,14 +109,16 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return run_answer(document, view)
         case "average":
             return (
-                average_part(document, view) if "average" in document else remark("an average needs --query TOK", view)
+                average_part(document, view)
+                if document.average is not UNSET
+                else remark("an average needs --query TOK", view)
             )
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
-            place = None if len(document.get("overview") or _heads(document)) == 1 else layer_and_head
+            place = None if len(document.overview or _heads(document)) == 1 else layer_and_head
             found = links(
-                document["links"],
-                [token["text"] for token in tokens],
+                document.links,
+                [token.text for token in tokens],
                 view,
                 place=place,
                 title="strongest links",
@@ -128,14 +132,14 @@ def _part(part: str, document: Document, view: View) -> Lines:
 def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
-    counts = {axis: size for row in shapes for axis, size in zip(row["axes"], row["shape"], strict=True)}
+    counts = {axis: size for row in shapes for axis, size in zip(row.axes, row.shape, strict=True)}
     shared = counts.get("kv", 1) != counts.get("head", 1)
     rows = [
         [
-            LEARNED.get(row["step"], row["step"]),
-            by.join(_axes(row["axes"], shared)),
-            by.join(map(str, row["shape"])),
-            spell(row["formula"], ascii=view.ascii),
+            LEARNED.get(row.step, row.step),
+            by.join(_axes(row.axes, shared)),
+            by.join(map(str, row.shape)),
+            spell(row.formula, ascii=view.ascii),
         ]
         for row in shapes
     ]
@@ -150,21 +154,21 @@ def _axes(axes: Sequence[str], shared: bool) -> list[str]:
     return [axis if shared or axis != "kv" else "head" for axis in axes]
 
 
-def maps_part(document: Document, view: View) -> Lines:
+def maps_part(document: RunDocument, view: View) -> Lines:
     """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
-    if document.get("maps"):
-        held = [(part["layer"], part) for part in document["maps"]]
+    if document.maps:
+        held = [(part.layer, part) for part in document.maps]
     else:
-        held = [(layer, head) for layer, head in _heads(document) if head.get("weights") is not None]
+        held = [(layer, head) for layer, head in _heads(document) if head.weights is not UNSET]
     if not held:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
     shown = held if view.full else held[:MAPS]
     maps = [
-        Map(f"layer {layer} head {head['head']}" if several else f"head {head['head']}", _weights(head))
+        Map(f"layer {layer} head {head.head}" if several else f"head {head.head}", _weights(head))
         for layer, head in shown
     ]
-    pool = held[0][1].get("pool", 1)
+    pool = getattr(held[0][1], "pool", 1)
     pooled = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
     note = f"rows: queries, columns: keys{pooled}" + ("" if several else f" · layer {held[0][0]}")
     left = (
@@ -179,10 +183,10 @@ def maps_part(document: Document, view: View) -> Lines:
     return stack((heading("maps of the weights", note, view), drawn, remark(left, view)))
 
 
-def tables_part(part: str, document: Document, view: View) -> Lines:
+def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     """Scores, weights or output of the heads that are shown in full, with how to see the others."""
     heads = _heads(document)
-    if "pieces" in document and part != "weights":
+    if document.pieces is not UNSET and part != "weights":
         return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
     shown = heads if view.full else heads[:1]
     blocks = [_table(part, layer, head, document, view) for layer, head in shown]
@@ -190,17 +194,15 @@ def tables_part(part: str, document: Document, view: View) -> Lines:
         if _only_head_is_output(document):
             blocks = []
         shown_layers = {layer for layer, _ in shown}
-        blocks += [
-            _layer_output(layer, document, view) for layer in document["layers"] if layer["layer"] in shown_layers
-        ]
+        blocks += [_layer_output(layer, document, view) for layer in document.layers if layer.layer in shown_layers]
     return stack(
         (spaced(blocks), *(_below_weights(document, len(heads), len(shown), view) if part == "weights" else ()))
     )
 
 
-def _below_weights(document: Document, heads: int, shown: int, view: View) -> list[Lines]:
+def _below_weights(document: RunDocument, heads: int, shown: int, view: View) -> list[Lines]:
     """Which rows see nothing, and how to see the other heads."""
-    blind = sorted({row["query"] for row in document["empty_rows"]})
+    blind = sorted({row.query for row in document.empty_rows})
     said = ", ".join(map(str, blind[:20])) + (" and more" if len(blind) > 20 else "")
     empty = (
         f"{'query' if len(blind) == 1 else 'queries'} {said} can see no key in some head: weights and output are 0"
@@ -212,13 +214,13 @@ def _below_weights(document: Document, heads: int, shown: int, view: View) -> li
     return [remark(empty, view, style="yellow"), remark(left, view)]
 
 
-def _table(part: str, layer: int, head: Document, document: Document, view: View) -> Lines:
-    texts = [token["text"] for token in document["tokens"]]
-    queries = document.get("queries")
+def _table(part: str, layer: int, head: Document, document: RunDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    queries = document.queries or None
     rows = texts if queries is None else [texts[at] for at in queries]
-    place = f"layer {layer} head {head['head']}"
-    values = head.get(part)
-    if values is None:
+    place = f"layer {layer} head {head.head}"
+    values = getattr(head, part)
+    if values is UNSET:
         return Lines()
     match part:
         case "scores":
@@ -251,63 +253,65 @@ def _table(part: str, layer: int, head: Document, document: Document, view: View
             )
 
 
-def _layer_output(layer: Document, document: Document, view: View) -> Lines:
+def _layer_output(layer: Document, document: RunDocument, view: View) -> Lines:
     """The layer's output, unless it is the very same as that of its only head."""
-    if layer.get("output") is None:
+    if layer.output is UNSET:
         return Lines()
-    texts = [token["text"] for token in document["tokens"]]
-    queries = document.get("queries")
+    texts = [token.text for token in document.tokens]
+    queries = document.queries or None
     rows = texts if queries is None else [texts[at] for at in queries]
     return vectors(
-        layer["output"],
+        layer.output,
         rows,
         view,
         title="output",
-        note=f"layer {layer['layer']} · one vector per token",
+        note=f"layer {layer.layer} · one vector per token",
         row_numbers=queries,
     )
 
 
-def run_rows(document: Document) -> Iterator[Sequence[object]]:
+def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
     """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are
     empty.
 
     Of a document without matrices, the links in the same columns, without scores.
     """
-    texts = [token["text"] for token in document["tokens"]]
-    if not document["layers"]:
+    texts = [token.text for token in document.tokens]
+    if not document.layers:
         yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
-        for link in document["links"]:
-            at, key = link["query"], link["key"]
-            yield (link["layer"], link["head"], at, key, texts[at], texts[key], link["weight"])
+        for link in document.links:
+            at, key = link.query, link.key
+            yield (link.layer, link.head, at, key, texts[at], texts[key], link.weight)
         return
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
-    positions = document.get("queries") or range(len(texts))
+    positions = document.queries or range(len(texts))
     for layer, head in _heads(document):
-        keys = key_names(texts, head["weights"])
-        unknown = [[None] * len(keys)] * len(head["weights"])  # words have no scores
-        for query, scores, weights in zip(positions, head.get("scores", unknown), head["weights"], strict=True):
+        keys = key_names(texts, head.weights)
+        unknown = [[None] * len(keys)] * len(head.weights)  # words have no scores
+        for query, scores, weights in zip(
+            positions, unknown if head.scores is UNSET else head.scores, head.weights, strict=True
+        ):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
-                yield (layer, head["head"], query, key, texts[query], keys[key], score, weight)
+                yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
 
 
 def _weights(head: Document) -> NDArray:
-    return visible(head["weights"], head.get("scores"))
+    return visible(head.weights, head.scores)
 
 
-def _only_head_is_output(document: Document) -> bool:
+def _only_head_is_output(document: RunDocument) -> bool:
     """Whether every layer's output is that of its only head: without W_O there is one table to show, not two."""
-    return all(_same(layer["heads"], layer.get("output")) for layer in document["layers"])
+    return all(_same(layer.heads, layer.output) for layer in document.layers)
 
 
 def _same(heads: Sequence[Document], output: Any) -> bool:
     return (
         len(heads) == 1
-        and output is not None
-        and "output" in heads[0]
-        and np.array_equal(as_matrix(heads[0]["output"]), as_matrix(output), equal_nan=True)
+        and output is not UNSET
+        and heads[0].output is not UNSET
+        and np.array_equal(as_matrix(heads[0].output), as_matrix(output), equal_nan=True)
     )
 
 
-def _heads(document: Document) -> list[tuple[int, Document]]:
-    return [(layer["layer"], head) for layer in document["layers"] for head in layer["heads"]]
+def _heads(document: RunDocument) -> list[tuple[int, Document]]:
+    return [(layer.layer, head) for layer in document.layers for head in layer.heads]

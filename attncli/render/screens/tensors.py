@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
+from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark
@@ -26,51 +29,54 @@ PARTS = ("header", "shapes", "scores", "weights", "output", "metrics", "links", 
 """Every part, in the order of the screen; all are shown unless the view names some."""
 
 
-def tensors_screen(document: Document, view: View) -> Lines:
+def tensors_screen(document: TensorsDocument, view: View) -> Lines:
     """The whole screen: full tables of the first batch entry and head, or of all if the view is full."""
     parts = ("answer",) if view.brief else PARTS
     blocks = [_part(part, document, view) for part in parts if view.show is None or part in view.show]
     return finished(spaced(blocks), view)
 
 
-def tensors_rows(document: Document) -> Iterator[Sequence[object]]:
+def tensors_rows(document: TensorsDocument) -> Iterator[Sequence[object]]:
     """Every pair of query and key as a table for `--plain`, its first row the names of the columns."""
     if _is_long(document):
         yield ("batch", "head", "metric", "value", "rows", "uniform")
-        for entry in document["batch"]:
-            for head in entry["heads"]:
-                for name, found in head["metrics"].items():
-                    index, uniform = ",".join(map(str, entry["index"])), head["baseline"][name]["value"]
-                    yield (index, head["head"], name, found["value"], found["rows"], uniform)
+        for entry in document.batch:
+            for head in entry.heads:
+                for name, found in (head.metrics or {}).items():
+                    uniform = (head.baseline or {}).get(name)
+                    place = (",".join(map(str, entry.index)), head.head, name)
+                    yield (*place, found.value, found.rows, None if uniform is None else uniform.value)
         return
     yield ("batch", "head", "query", "key", "score", "weight")
-    for entry in document["batch"]:
-        for head in entry["heads"]:
-            for query, row in enumerate(head["weights"]):
+    for entry in document.batch:
+        for head in entry.heads:
+            if head.weights is UNSET:
+                continue
+            for query, row in enumerate(head.weights):
                 for key, weight in enumerate(row):
                     yield (
-                        ",".join(map(str, entry["index"])),
-                        head["head"],
+                        ",".join(map(str, entry.index)),
+                        head.head,
                         query,
                         key,
-                        head["scores"][query][key],
+                        None if head.scores is UNSET else head.scores[query][key],
                         weight,
                     )
 
 
-def _part(part: str, document: Document, view: View) -> Lines:
+def _part(part: str, document: TensorsDocument, view: View) -> Lines:
     match part:
         case "header":
             return _header(document, view)
         case "answer":
             return tensors_answer(document, view)
         case "shapes":
-            return shapes_part(document["shapes"], view)
+            return shapes_part(document.shapes, view)
         case "links":
-            queries, keys = (["query"] * document["queries"], ["key"] * document["keys"])
-            place = None if sum(len(entry["heads"]) for entry in document["batch"]) == 1 else _place
+            queries, keys = (["query"] * document.queries, ["key"] * document.keys)
+            place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
             return links(
-                document["links"],
+                document.links,
                 queries,
                 view,
                 place=place,
@@ -83,7 +89,7 @@ def _part(part: str, document: Document, view: View) -> Lines:
         case _ if _is_long(document):
             return Lines()  # by blocks of rows there are no matrices
         case _:
-            shown = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"]]
+            shown = [(entry.index, head) for entry in document.batch for head in entry.heads]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
             left = (
                 f"{len(shown) - 1} more not shown; --head H chooses, --full shows all"
@@ -93,25 +99,25 @@ def _part(part: str, document: Document, view: View) -> Lines:
             return stack((spaced(tables), remark(left, view)))
 
 
-def _is_long(document: Document) -> bool:
+def _is_long(document: TensorsDocument) -> bool:
     """Whether it ran by blocks of rows, and so has no matrices."""
-    return all(head.get("weights") is None for entry in document["batch"] for head in entry["heads"])
+    return all(head.weights is UNSET for entry in document.batch for head in entry.heads)
 
 
-def _metrics(document: Document, view: View) -> Lines:
+def _metrics(document: TensorsDocument, view: View) -> Lines:
     """A row of metrics for every head, the usual ones unless the view is full."""
-    every = [(entry["index"], head) for entry in document["batch"] for head in entry["heads"] if head.get("metrics")]
+    every = [(entry.index, head, head.metrics) for entry in document.batch for head in entry.heads if head.metrics]
     if not every:
         return Lines()
-    names = [name for name in every[0][1]["metrics"] if view.full or name in DEFAULT]
-    batched = any(index for index, _ in every)
+    names = [name for name in every[0][2] if view.full or name in DEFAULT]
+    batched = any(index for index, _, _ in every)
     rows = [
         [
             ",".join(map(str, index)),
-            str(head["head"]),
-            *(_number(head["metrics"][name]["value"], view) for name in names),
+            str(head.head),
+            *("-" if (found := metrics.get(name)) is None else _number(found.value, view) for name in names),
         ]
-        for index, head in every
+        for index, head, metrics in every
     ]
     start = 0 if batched else 1
     columns = ["batch", "head", *names][start:]
@@ -124,40 +130,40 @@ def _number(value: float | None, view: View) -> str:
     return "-" if value is None else f"{value:.{view.precision}f}"
 
 
-def _header(document: Document, view: View) -> Lines:
-    model, attention = document["model"], document["attention"]
+def _header(document: TensorsDocument, view: View) -> Lines:
+    model, attention = document.model, document.attention
     sizes = [
-        "1 query" if document["queries"] == 1 else f"{document['queries']} queries", counted(document["keys"], "key"),
-        counted(model["heads"], "head"),
-        counted(model["kv_heads"], "kv head"), f"d_k {model['d_k']}", f"d_v {model['d_v']}",
+        "1 query" if document.queries == 1 else f"{document.queries} queries", counted(document.keys, "key"),
+        counted(model.heads, "head"),
+        counted(model.kv_heads, "kv head"), f"d_k {model.d_k}", f"d_v {model.d_v}",
     ]  # fmt: skip
-    conventions = [f"scale {brief(attention['scale'])}", f"mask {safe(attention['mask'], ascii=view.ascii)}"]
-    conventions += [f"soft-cap {brief(attention['softcap'])}"] if attention["softcap"] is not None else []
-    title = cut("captured tensors " + safe(document["file"], ascii=view.ascii), view.width, ascii=view.ascii)
+    conventions = [f"scale {brief(attention.scale)}", f"mask {safe(attention.mask, ascii=view.ascii)}"]
+    conventions += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    title = cut("captured tensors " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     return stack(
         (
             line((title, "bold")),
             fact("sizes", sizes, view),
             fact("attention", conventions, view),
-            fact("computed", [attention["backend"], attention["dtype"]], view),
-            *(warning(said, view) for said in document["warnings"]),
+            fact("computed", [attention.backend, attention.dtype], view),
+            *(warning(said, view) for said in document.warnings),
         )
     )
 
 
 def _place(link: Document) -> str:
-    return (f"batch {','.join(map(str, link['index']))} " if link["index"] else "") + f"H{link['head']}"
+    return (f"batch {','.join(map(str, link.index))} " if link.index else "") + f"H{link.head}"
 
 
 def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines:
-    place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head['head']}"
-    rows = [f"q{at}" for at in range(len(head["weights"]))]
-    columns = [f"k{at}" for at in range(len(head["weights"][0]))]
+    place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head.head}"
+    rows = [f"q{at}" for at in range(len(head.weights))]
+    columns = [f"k{at}" for at in range(len(head.weights[0]))]
     if part == "output":
         return vectors(
-            head["output"], rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
+            head.output, rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
         )
-    values = visible(head["weights"], head["scores"]) if part == "weights" else head[part]
+    values = visible(head.weights, head.scores) if part == "weights" else head[part]
     weighs = part == "weights"
     limits = (0.0, 1.0) if weighs else None
     note = f"{place}; rows: queries, columns: keys"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attncli.analysis.documents.tokens import TokensDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.safe import label, safe
@@ -16,37 +17,37 @@ Document = Any
 COLUMNS = ("index", "token", "id", "span", "bytes")
 
 
-def tokens_screen(document: Document, view: View) -> Lines:
+def tokens_screen(document: TokensDocument, view: View) -> Lines:
     """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
     text = title(document, view)
     rows = [
         [
-            str(token["index"]),
+            str(token.index),
             _named(token, view),
-            _number(token["id"]),
+            _number(token.id),
             _span(token),
-            bytes(token["bytes"]).hex(" ") or "-",
+            bytes(token.bytes or ()).hex(" ") or "-",
         ]
-        for token in document["tokens"]
+        for token in document.tokens
     ]
-    count = f"{counted(len(rows), 'token')}, tokenizer {safe(document['tokenizer'], ascii=view.ascii)}"
+    count = f"{counted(len(rows), 'token')}, tokenizer {safe(document.tokenizer, ascii=view.ascii)}"
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
-    notes = stack(remark("! " + said, view, style="yellow") for said in document["warnings"])
+    notes = stack(remark("! " + said, view, style="yellow") for said in document.warnings)
     return finished(spaced((line((text, "bold")), body, notes)), view)
 
 
-def tokens_rows(document: Document) -> Iterator[Sequence[object]]:
+def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
     yield ("index", "text", "id", "start", "end", "special", "bytes")
-    for token in document["tokens"]:
+    for token in document.tokens:
         yield (
-            *(token[name] for name in ("index", "text", "id", "start", "end", "special")),
-            bytes(token["bytes"]).hex(" "),
+            *(getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")),
+            bytes(token.bytes or ()).hex(" "),
         )
 
 
 def _named(token: Document, view: View) -> str:
-    return label(token["text"], ascii=view.ascii) + (" (special)" if token["special"] else "")
+    return label(token.text, ascii=view.ascii) + (" (special)" if token.special else "")
 
 
 def _number(value: int | None) -> str:
@@ -54,4 +55,4 @@ def _number(value: int | None) -> str:
 
 
 def _span(token: Document) -> str:
-    return "-" if token["start"] is None else f"{token['start']}-{token['end']}"
+    return "-" if token.start is None else f"{token.start}-{token.end}"

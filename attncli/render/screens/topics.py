@@ -26,13 +26,11 @@ Document = Any
 
 def softmax_screen(document: Document, view: View) -> Lines:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
-    scores, weights = document["scores"], document["weights"]
-    at_one = document["temperature"] == 1
-    note = (
-        say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document["temperature"]))
-    )
+    scores, weights = document.scores, document.weights
+    at_one = document.temperature == 1
+    note = say(view, "numbers.note") if at_one else say(view, "numbers.temperature.note", brief(document.temperature))
     name = "numbers" if at_one else "numbers.temperature"
-    title = say(view, name, len(scores), *([] if at_one else [brief(document["temperature"])]))
+    title = say(view, name, len(scores), *([] if at_one else [brief(document.temperature)]))
     columns = [
         "",
         *([] if at_one else [spell("score", ascii=view.ascii)]),
@@ -43,20 +41,18 @@ def softmax_screen(document: Document, view: View) -> Lines:
         "w",
     ]
     digits = adding_digits([(weights, 1.0)], view.precision)
-    sums = [document["exponentials"], document["shifted_exponentials"]]
-    totals = [document["sum"], document["shifted_sum"]]
+    sums = [document.exponentials, document.shifted_exponentials]
+    totals = [document.sum, document.shifted_sum]
     widths = [
         view.precision if total is None or None in terms else adding_digits([(terms, total)], view.precision)
         for terms, total in zip(sums, totals, strict=True)
     ]
     rows = []
     for at, score in enumerate(scores):
-        given = [] if at_one else [_fixed(document["given"][at], view)]
-        plain = (
-            _fixed(document["exponentials"][at], view, widths[0]) if document["exponentials"][at] is not None else "inf"
-        )
-        shifted = _fixed(document["shifted"][at], view)
-        raised = _fixed(document["shifted_exponentials"][at], view, widths[1])
+        given = [] if at_one else [_fixed(document.given[at], view)]
+        plain = _fixed(document.exponentials[at], view, widths[0]) if document.exponentials[at] is not None else "inf"
+        shifted = _fixed(document.shifted[at], view)
+        raised = _fixed(document.shifted_exponentials[at], view, widths[1])
         rows.append([str(at), *given, _fixed(score, view), plain, shifted, raised, _fixed(weights[at], view, digits)])
     ends = [" " * (width - view.precision) for width in (*widths, digits)]
     total = [
@@ -76,57 +72,53 @@ def softmax_screen(document: Document, view: View) -> Lines:
         note=note,
         strong=int(max(range(len(weights)), key=weights.__getitem__)),
     )
-    highest = _fixed(document["highest"], view)
+    highest = _fixed(document.highest, view)
     shift = say(view, "numbers.shift", highest) if totals[0] is not None else say(view, "numbers.overflow", highest)
     most = math.log(len(scores))
     facts = say(
         view,
         "numbers.facts",
-        *(_fixed(value, view) for value in (max(weights), document["entropy"], most, document["gradient"])),
+        *(_fixed(value, view) for value in (max(weights), document.entropy, most, document.gradient)),
     )
     return stack((body, remark(shift, view), remark(facts, view)))
 
 
 def scaling_screen(document: Document, view: View) -> Lines:
     """Measured variance beside theory, and the softmax unscaled and scaled."""
-    d_k = document["d_k"]
+    d_k = document.d_k
     columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
     rows = [
         [
-            _scaled(row["scale"], document, view, "var(q·k)"),
-            *(_fixed(row[name], view) for name in ("variance", "variance_error", "theory")),
+            _scaled(row.scale, document, view, "var(q·k)"),
+            *(_fixed(getattr(row, name), view) for name in ("variance", "variance_error", "theory")),
         ]
-        for row in document["variance"]
+        for row in document.variance
     ]
-    note = say(view, "scaling.measured", document["samples"], document["seed"])
-    first = document["variance"][0]
-    agree = (
-        say(view, "scaling.agree", f"{first['standard_errors']:.1f}") if first["standard_errors"] is not None else ""
-    )
+    note = say(view, "scaling.measured", document.samples, document.seed)
+    first = document.variance[0]
+    agree = say(view, "scaling.agree", f"{first.standard_errors:.1f}") if first.standard_errors is not None else ""
     variance = stack((ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)))
     shown = [
         [
-            say(view, "scaling.uniform")
-            if row["scale"] == "uniform"
-            else _scaled(row["scale"], document, view, "softmax"),
-            _fixed(row["largest"], view),
-            bar(row["largest"], max(min(view.width - 64, 24), 0), ascii=view.ascii),
-            *(_fixed(row[name], view) for name in ("entropy", "gradient")),
+            say(view, "scaling.uniform") if row.scale == "uniform" else _scaled(row.scale, document, view, "softmax"),
+            _fixed(row.largest, view),
+            bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
+            *(_fixed(getattr(row, name), view) for name in ("entropy", "gradient")),
         ]
-        for row in document["softmax"]
+        for row in document.softmax
     ]
     head = ["", say(view, "largest"), "", say(view, "entropy"), say(view, "gradient")]
-    note = say(view, "scaling.softmax.note", document["queries"])
+    note = say(view, "scaling.softmax.note", document.queries)
     softmax = table(
         head,
         shown,
         view,
         align=["left", "right", "left", "right", "right"],
-        title=say(view, "scaling.softmax", document["keys"]),
+        title=say(view, "scaling.softmax", document.keys),
         note=note,
         bars=2,
     )
-    peaked = document["softmax"][0]["gradient"] < document["softmax"][1]["gradient"]
+    peaked = document.softmax[0].gradient < document.softmax[1].gradient
     said = say(view, "scaling.saturates" if peaked else "scaling.small")
     claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
     return spaced((claim, variance, stack((softmax, remark(said, view)))))
@@ -134,20 +126,18 @@ def scaling_screen(document: Document, view: View) -> Lines:
 
 def _scaled(name: str, document: Document, view: View, what: str) -> str:
     inner = what.removeprefix("var(").removesuffix(")")
-    divisor = {"none": "", "sqrt-dk": f" / √{document['d_k']}", "sqrt-dmodel": f" / √{document['d_model']}"}[name]
+    divisor = {"none": "", "sqrt-dk": f" / √{document.d_k}", "sqrt-dmodel": f" / √{document.d_model}"}[name]
     return spell(f"var({inner}{divisor})" if what.startswith("var") else f"q·k{divisor}", ascii=view.ascii)
 
 
 def matrix_softmax_screen(document: Document, view: View) -> Lines:
     """The same scores through a softmax of each row and through one of the whole matrix."""
-    texts = [token["text"] for token in document["tokens"]]
-    keys = texts + [f"bias_k {at}" for at in range(len(document["scores"][0]) - len(texts))]
-    sums = [float(value) for value in document["row_sums"]]
-    rows = matrix(
-        document["rows"], texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note")
-    )
+    texts = [token.text for token in document.tokens]
+    keys = texts + [f"bias_k {at}" for at in range(len(document.scores[0]) - len(texts))]
+    sums = [float(value) for value in document.row_sums]
+    rows = matrix(document.rows, texts, keys, view, title=say(view, "matrix.rows"), note=say(view, "matrix.rows.note"))
     whole = matrix(
-        document["whole"], texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note")
+        document.whole, texts, keys, view, title=say(view, "matrix.whole"), note=say(view, "matrix.whole.note")
     )
     digits = adding_digits([(sums, sum(sums))], view.precision)
     cells = [
@@ -174,32 +164,32 @@ def matrix_softmax_screen(document: Document, view: View) -> Lines:
 
 def order_screen(document: Document, view: View) -> Lines:
     """Both orders, then per position encoding and mask how much the outputs differ."""
-    texts = [token["text"] for token in document["tokens"]]
+    texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
-    after = [texts[at] for at in document["order"]]
+    after = [texts[at] for at in document.order]
     lines = [
         fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
         for name, words in (("order.from", texts), ("order.to", after))
     ]
-    several = any(row["order"] != document["order"] for row in document["rows"])
+    several = any(row.order != document.order for row in document.rows)
     columns = [
         say(view, f"order.{name}")
         for name in ("position", "mask", *(["to"] if several else []), "greatest", "where", "verdict")
     ]
     rows = [
         [
-            row["position"],
-            row["mask"],
+            row.position,
+            row.mask,
             *(
-                [cut(label(gap.join(texts[at] for at in row["order"]), ascii=view.ascii), 16, ascii=view.ascii)]
+                [cut(label(gap.join(texts[at] for at in row.order), ascii=view.ascii), 16, ascii=view.ascii)]
                 if several
                 else []
             ),
-            f"{row['max_difference']:.{max(view.precision - 1, 1)}e}",
-            f"{row['token']} {cut(label(texts[row['token']], ascii=view.ascii), 12, ascii=view.ascii)}",
-            say(view, "order.same" if row["equal"] else "order.differs"),
+            f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
+            f"{row.token} {cut(label(texts[row.token], ascii=view.ascii), 12, ascii=view.ascii)}",
+            say(view, "order.same" if row.equal else "order.differs"),
         ]
-        for row in document["rows"]
+        for row in document.rows
     ]
     body = table(
         columns,
@@ -209,7 +199,7 @@ def order_screen(document: Document, view: View) -> Lines:
         title=say(view, "order"),
         note=say(view, "order.note"),
     )
-    equal = {(row["position"], row["mask"]) for row in document["rows"] if row["equal"]}
+    equal = {(row.position, row.mask) for row in document.rows if row.equal}
     told = [say(view, "order.said")] if ("none", "none") in equal else []
     told += [say(view, "order.alibi")] if several else []
     return spaced((header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told)))))
@@ -219,26 +209,24 @@ def metric_screen(document: Document, view: View) -> Lines:
     """What a metric means, and its value for the example matrix and for uniform attention."""
     fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
     parts = [
-        fact(say(view, f"metric.{name}"), wrap(spell(document[name], ascii=view.ascii), view.width - 12), view)
+        fact(say(view, f"metric.{name}"), wrap(spell(getattr(document, name), ascii=view.ascii), view.width - 12), view)
         for name in fields
-        if document[name]
+        if getattr(document, name)
     ]
-    example = document["example"]
-    texts = [str(at) for at in range(len(example["weights"]))]
+    example = document.example
+    texts = [str(at) for at in range(len(example.weights))]
     seen = [
         [weight if key <= query else None for key, weight in enumerate(row)]
-        for query, row in enumerate(example["weights"])
+        for query, row in enumerate(example.weights)
     ]
     drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
     values = [
-        [say(view, "metric.value"), _value(example["value"], view)],
-        [say(view, "metric.uniform"), _value(example["uniform"], view)],
+        [say(view, "metric.value"), _value(example.value, view)],
+        [say(view, "metric.uniform"), _value(example.uniform, view)],
     ]
-    body = table(["", document["name"]], values, view, align=["left", "right"])
-    left = say(view, "metric.left", example["rows"], len(texts))
-    return spaced(
-        (heading(document["name"], document["says"], view), stack(parts), drawn, stack((body, remark(left, view))))
-    )
+    body = table(["", document.name], values, view, align=["left", "right"])
+    left = say(view, "metric.left", example.rows, len(texts))
+    return spaced((heading(document.name, document.says, view), stack(parts), drawn, stack((body, remark(left, view)))))
 
 
 def _value(value: float | None, view: View) -> str:
@@ -256,44 +244,44 @@ def _fixed(value: float | None, view: View, digits: int | None = None) -> str:
 def _softmax_rows(document: Document) -> Iterable[list[object]]:
     yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
     columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
-    for at in range(len(document["scores"])):
-        yield [at, *(document[name][at] for name in columns)]
+    for at in range(len(document.scores)):
+        yield [at, *(getattr(document, name)[at] for name in columns)]
 
 
 def _scaling_rows(document: Document) -> Iterable[list[object]]:
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
-    for row, soft in zip(document["variance"], document["softmax"], strict=False):
+    for row, soft in zip(document.variance, document.softmax, strict=False):
         yield [
-            row["scale"],
-            row["variance"],
-            row["variance_error"],
-            row["theory"],
-            soft["largest"],
-            soft["entropy"],
-            soft["gradient"],
+            row.scale,
+            row.variance,
+            row.variance_error,
+            row.theory,
+            soft.largest,
+            soft.entropy,
+            soft.gradient,
         ]
 
 
 def _matrix_rows(document: Document) -> Iterable[list[object]]:
     yield ["query", "key", "row_softmax", "matrix_softmax"]
-    for query, (row, whole) in enumerate(zip(document["rows"], document["whole"], strict=True)):
+    for query, (row, whole) in enumerate(zip(document.rows, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
             yield [query, key, float(weight), float(share)]
 
 
 def _order_rows(document: Document) -> Iterable[list[object]]:
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
-    for row in document["rows"]:
-        told = [row[name] for name in ("max_difference", "token", "tolerance", "equal")]
-        yield [row["position"], row["mask"], " ".join(map(str, row["order"])), *told]
+    for row in document.rows:
+        told = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
+        yield [row.position, row.mask, " ".join(map(str, row.order)), *told]
 
 
 def _metric_rows(document: Document) -> Iterable[list[object]]:
     yield ["field", "value"]
     for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
-        yield [name, document[name]]
-    yield ["value", document["example"]["value"]]
-    yield ["uniform", document["example"]["uniform"]]
+        yield [name, getattr(document, name)]
+    yield ["value", document.example.value]
+    yield ["uniform", document.example.uniform]
 
 
 SCREENS: Mapping[str, Callable[[Document, View], Lines]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attncli.analysis.documents.weights import WeightsDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
@@ -24,21 +25,21 @@ TENSORS = 200
 COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
 
 
-def weights_screen(document: Document, view: View) -> Lines:
+def weights_screen(document: WeightsDocument, view: View) -> Lines:
     """Layout, sizes and digest, then one row per tensor with its role and statistics."""
-    title = cut(safe(document["file"], ascii=view.ascii), view.width, ascii=view.ascii)
+    title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     top = stack(
         (
             line((title, "bold")),
-            fact("layout", [safe(document["layout"] or "not an attention that attn knows", ascii=view.ascii)], view),
-            *([fact("sizes", _sizes(document["sizes"]), view)] if document["sizes"] else []),
-            *([fact("embedding", _embedding(document["embedding"]), view)] if document["embedding"] else []),
-            *([fact("digest", [document["digest"]], view)] if document["digest"] else []),
-            *([fact("metadata", _metadata(document["metadata"], view), view)] if document["metadata"] else []),
-            *(warning(said, view) for said in document["warnings"]),
+            fact("layout", [safe(document.layout or "not an attention that attn knows", ascii=view.ascii)], view),
+            *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
+            *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
+            *([fact("digest", [document.digest], view)] if document.digest else []),
+            *([fact("metadata", _metadata(document.metadata, view), view)] if document.metadata else []),
+            *(warning(said, view) for said in document.warnings),
         )
     )
-    every = document["tensors"]
+    every = document.tensors
     shown = every if view.full else every[:TENSORS]
     rows = [_row(tensor) for tensor in shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
@@ -48,22 +49,22 @@ def weights_screen(document: Document, view: View) -> Lines:
     return finished(spaced((top, body)), view)
 
 
-def weights_rows(document: Document) -> Iterator[Sequence[object]]:
+def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
     """The tensors as a table for `--plain`, its first row the names of the columns."""
     yield ("name", "role", "dtype", "shape", "bytes", *STATISTICS)
-    for tensor in document["tensors"]:
-        shape = ",".join(map(str, tensor["shape"]))
+    for tensor in document.tensors:
+        shape = ",".join(map(str, tensor.shape))
         yield (
-            *(tensor[name] for name in ("name", "role", "dtype")),
+            *(getattr(tensor, name) for name in ("name", "role", "dtype")),
             shape,
-            *(tensor[name] for name in ("bytes", *STATISTICS)),
+            *(getattr(tensor, name) for name in ("bytes", *STATISTICS)),
         )
 
 
 def _row(tensor: Document) -> list[str]:
-    shape = " × ".join(map(str, tensor["shape"])) or "one number"
-    statistics = ["-" if tensor[name] is None else f"{tensor[name]:.3g}" for name in STATISTICS]
-    return [tensor["name"], _role(tensor["role"]), tensor["dtype"], shape, *statistics]
+    shape = " × ".join(map(str, tensor.shape)) or "one number"
+    statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
+    return [tensor.name, _role(tensor.role), tensor.dtype, shape, *statistics]
 
 
 def _role(role: str | None) -> str:
@@ -75,15 +76,15 @@ def _role(role: str | None) -> str:
 
 
 def _sizes(sizes: Document) -> list[str]:
-    parts = [f"d_model {sizes['d_model']}", counted(sizes["heads"], "head")]
-    parts += [counted(sizes["kv_heads"], "kv head")] if sizes["kv_heads"] != sizes["heads"] else []
-    parts += [f"d_k {brief(sizes['d_k'])}", f"d_v {brief(sizes['d_v'])}"]
+    parts = [f"d_model {sizes.d_model}", counted(sizes.heads, "head")]
+    parts += [counted(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
+    parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
     has = {"bias": "biases", "output_projection": "output projection", "layer_norm": "layer norm"}
-    return parts + [words for name, words in has.items() if sizes[name]]
+    return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 
 def _embedding(embedding: Document) -> list[str]:
-    return [f"{counted(embedding['rows'], 'vector')}, by token {embedding['by']}"]
+    return [f"{counted(embedding.rows, 'vector')}, by token {embedding.by}"]
 
 
 def _metadata(metadata: Document, view: View) -> list[str]:
