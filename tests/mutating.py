@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 VALUES: tuple[Any, ...] = (
-    None, True, 0, -1, 1, 2, 3, 7, 10**6, 2**63, 10**400, 0.0, -0.0, 0.5, 1.0, -1.5, 1e308, 5e-324, "", "x", "\x1b[31m", "🙂" * 9,
+    None, True, 0, -1, 1, 2, 3, 7, 10**6, 2**63, 10**400, 0.0, -0.0, 0.5, 1.0, -1.5, 1e308, 5e-324, "", "x", "\x1b[31m",
     "causal", "none", [], {}, [0], [[0]], [[]], [None], [[None]], [[0.5, 0.5], [1.0]], [[[0.0]]], {"x": 0}, {"": None},
 )  # fmt: skip
 """What takes the place of a value."""

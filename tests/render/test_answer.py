@@ -3,6 +3,7 @@
 from typing import Any
 
 from render import documents
+from render.shown import loose
 
 from attncli.render.screens.answer import find_answer, heads_answer, run_answer
 from attncli.render.view import View
@@ -31,28 +32,28 @@ def asked(rows: list[list[float]], words: list[str], query: int, *, heads: int =
 
 
 def test_one_head_is_told_in_shares() -> None:
-    said = run_answer(asked([[0.1, 0.8, 0.1]], ["a", "b", "c"], 2), WIDE).plain
+    said = run_answer(loose(asked([[0.1, 0.8, 0.1]], ["a", "b", "c"], 2)), WIDE).plain
     assert '"c" looks most at "b": 80 % of its weight.' in said
     assert "then" not in said
     assert "█b█ [░c░]" in said
 
 
 def test_a_second_key_is_named_from_half_of_the_first() -> None:
-    near = run_answer(asked([[0.3, 0.6, 0.1]], ["a", "b", "c"], 2), WIDE).plain
+    near = run_answer(loose(asked([[0.3, 0.6, 0.1]], ["a", "b", "c"], 2)), WIDE).plain
     assert '"c" looks most at "b" (60 % of its weight), then at "a" (30 %).' in near
-    far = run_answer(asked([[0.29, 0.6, 0.11]], ["a", "b", "c"], 2), WIDE).plain
+    far = run_answer(loose(asked([[0.29, 0.6, 0.11]], ["a", "b", "c"], 2)), WIDE).plain
     assert "then at" not in far
 
 
 def test_several_heads_are_told_with_their_places_and_where_they_rest() -> None:
     document = asked([[0.1, 0.7, 0.2, 0], [0.65, 0.05, 0.3, 0], [0.1, 0.2, 0.7, 0]], ["a", "b", "c", "d"], 3, heads=3)
-    said = run_answer(document, WIDE).plain
+    said = run_answer(loose(document), WIDE).plain
     assert '"d" looks most at "b" (0.70, layer 0 head 0), and at "c" (0.70, layer 0 head 2).' in said
     assert 'Over all heads the largest share of its weight rests on "c" (0.40).' in said
 
 
 def test_an_even_row_is_called_even() -> None:
-    said = run_answer(asked([[0.26, 0.24, 0.26, 0.24]], ["a", "b", "c", "d"], 3), WIDE).plain
+    said = run_answer(loose(asked([[0.26, 0.24, 0.26, 0.24]], ["a", "b", "c", "d"], 3)), WIDE).plain
     assert '"d" spreads its weight almost evenly: no word gets more than 0.26, and an even share is 0.25.' in said
     assert "looks most" not in said
 
@@ -60,24 +61,24 @@ def test_an_even_row_is_called_even() -> None:
 def test_a_query_that_sees_nothing_says_so() -> None:
     document = asked([[0.0, 0.0]], ["a", "b"], 1)
     blind = {**document, "links": [], "overview": [], "empty_rows": [{"layer": 0, "head": 0, "query": 1}]}
-    assert '"b" can see no word' in run_answer(blind, WIDE).plain
+    assert '"b" can see no word' in run_answer(loose(blind), WIDE).plain
 
 
 def test_without_a_query_the_strongest_link_is_told_and_words_above_an_even_share_are_tinted() -> None:
     document = documents.run(["a", "b"])
     document["layers"][0]["heads"][0]["weights"] = [[0.9, 0.1], [0.8, 0.2]]
     document["links"] = [{"layer": 0, "head": 0, "query": 0, "key": 0, "weight": 0.9}]
-    said = run_answer(document, WIDE).plain
+    said = run_answer(loose(document), WIDE).plain
     assert 'The strongest link: "a" looks at "a" with 90 % of its weight.' in said
     assert said.startswith("[█a█] b\n")
 
 
 def test_weights_that_are_not_learned_are_said_once_and_learned_ones_not() -> None:
     document = documents.run()
-    assert run_answer(document, WIDE).plain.count("not learned") == 1
+    assert run_answer(loose(document), WIDE).plain.count("not learned") == 1
     assert (
         "not learned"
-        not in run_answer({**document, "model": {**document["model"], "source": "checkpoint"}}, WIDE).plain
+        not in run_answer(loose({**document, "model": {**document["model"], "source": "checkpoint"}}), WIDE).plain
     )
 
 
@@ -90,11 +91,11 @@ def test_heads_that_rest_on_one_word_are_counted() -> None:
         head["metrics"] = {
             name: {"value": value, "rows": 2} for name, value in (("previous", 0.4), ("next", 0.2), ("self", 0.1))
         }
-    said = heads_answer(document, WIDE).plain
+    said = heads_answer(loose(document), WIDE).plain
     assert '2 of 3 heads rest on "a" with more than half of their weight.' in said
     assert "previous word" not in said
     document["heads"][1]["metrics"]["previous"]["value"] = 0.51
-    assert "Layer 0 head 1 looks at the previous word (0.51)." in heads_answer(document, WIDE).plain
+    assert "Layer 0 head 1 looks at the previous word (0.51)." in heads_answer(loose(document), WIDE).plain
 
 
 def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
@@ -104,15 +105,15 @@ def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
 
 
 def test_find_names_the_strongest_head_and_counts_first_places() -> None:
-    said = find_answer(find((0.2, 2), (0.6, 1), (0.55, 1)), WIDE).plain
+    said = find_answer(loose(find((0.2, 2), (0.6, 1), (0.55, 1))), WIDE).plain
     assert '"c" gives "b" most in layer 0 head 1: 60 % of its weight.' in said
     assert 'In 2 of 3 heads "b" is what "c" looks at most.' in said
-    assert '"c" gives "b" 60 % of its weight.' in find_answer(find((0.6, 1)), WIDE).plain
-    assert "cannot see" in find_answer(find((0.0, None), (0.0, None)), WIDE).plain
+    assert '"c" gives "b" 60 % of its weight.' in find_answer(loose(find((0.6, 1))), WIDE).plain
+    assert "cannot see" in find_answer(loose(find((0.0, None), (0.0, None))), WIDE).plain
 
 
 def test_answers_in_chinese() -> None:
-    said = run_answer(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2), View(width=200, lang="zh")).plain
+    said = run_answer(loose(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2)), View(width=200, lang="zh")).plain
     assert "“你” 最关注 “爱”：占其权重的 80 %。" in said
     assert "不是学习得到的" in said
 
@@ -123,12 +124,14 @@ def test_a_comparison_says_where_and_which_way_it_differs() -> None:
     made = documents.run(["a", "b"])
     head = {"a": {"layer": 0, "head": 1}, "kept": 0.5, "max_difference": {"value": -0.3, "query": 0, "key": 1}}
     document = {"a": made, "heads": [head], "summary": {"max_difference": -0.3}}
-    said = compare_answer(document, WIDE).plain
+    said = compare_answer(loose(document), WIDE).plain
     assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
     assert "Of the weight in A, 50 % rests on keys that B sees too." in said
     head["max_difference"]["value"] = 0.3
-    assert "0.30 more weight in B" in compare_answer({**document, "summary": {"max_difference": 0.3}}, WIDE).plain
-    assert "are the same" in compare_answer({**document, "summary": {"max_difference": 1e-7}}, WIDE).plain
+    assert (
+        "0.30 more weight in B" in compare_answer(loose({**document, "summary": {"max_difference": 0.3}}), WIDE).plain
+    )
+    assert "are the same" in compare_answer(loose({**document, "summary": {"max_difference": 1e-7}}), WIDE).plain
 
 
 def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
@@ -136,13 +139,13 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
 
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
     document = {"n": 2, "gallery": False, "masks": [part], "combined": None}
-    said = mask_answer(document, WIDE).plain
+    said = mask_answer(loose(document), WIDE).plain
     assert "causal shows 3 of 4 pairs, 75 %." in said
     assert "1 query sees nothing" in said
-    assert mask_answer({**document, "gallery": True}, WIDE).plain == ""
+    assert mask_answer(loose({**document, "gallery": True}), WIDE).plain == ""
     full = {"name": "full", "spec": None, "pairs": 4, "multiply_adds": 100}
     less = {"name": "window", "spec": "window:1", "pairs": 2, "multiply_adds": 25}
-    cost = cost_answer({"n": 2, "variants": [full, less]}, WIDE).plain
+    cost = cost_answer(loose({"n": 2, "variants": [full, less]}), WIDE).plain
     assert "Over 2 tokens full attention compares 4 pairs in every head." in cost
     assert "window:1 takes 25.0 % of its multiply-adds." in cost
-    assert "takes" not in cost_answer({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}, WIDE).plain
+    assert "takes" not in cost_answer(loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE).plain

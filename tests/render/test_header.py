@@ -6,8 +6,9 @@ from typing import Any
 
 from asking import ask
 from render import documents
+from render.shown import header, loose
 
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import tokens_part
 from attncli.render.view import View
 
 
@@ -19,10 +20,10 @@ def worded() -> dict[str, Any]:
 
 def test_special_tokens_are_named_where_there_is_no_italic() -> None:
     tokens = documents.run(["[CLS]", "a", "[SEP]"])["tokens"]
-    assert tokens_part(tokens, View()).plain.splitlines()[0] == "3 tokens"
+    assert tokens_part(loose(tokens), View()).plain.splitlines()[0] == "3 tokens"
     for at in (0, 2):
         tokens[at]["special"] = True
-    assert tokens_part(tokens, View()).plain.splitlines()[0] == "3 tokens  special: 0, 2"
+    assert tokens_part(loose(tokens), View()).plain.splitlines()[0] == "3 tokens  special: 0, 2"
 
 
 def test_merged_words_are_called_words_and_said_to_be_merged() -> None:
@@ -30,7 +31,7 @@ def test_merged_words_are_called_words_and_said_to_be_merged() -> None:
         header(worded(), View(width=120)).plain.split()
     )
     assert "merged" not in header(documents.run(), View()).plain
-    assert tokens_part(worded()["tokens"], View(), noun="word").plain.startswith("2 words\n")
+    assert tokens_part(loose(worded()["tokens"]), View(), noun="word").plain.startswith("2 words\n")
 
 
 def test_the_mask_is_said_in_words_at_every_width() -> None:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from render import documents
+from render.shown import heads_rows, heads_screen, run_rows, run_screen
 
 from attncli.render.encoding import json_bytes, plain
 from attncli.render.lines import Lines, line_width
 from attncli.render.screens.heads import PARTS as HEADS_PARTS
-from attncli.render.screens.heads import heads_rows, heads_screen
 from attncli.render.screens.run import PARTS as RUN_PARTS
-from attncli.render.screens.run import run_rows, run_screen
 from attncli.render.screens.stages import SHOWN
 from attncli.render.view import View
 

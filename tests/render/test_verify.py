@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from render.shown import verify_screen
 
-from attncli.render.screens.verify import verify_screen
 from attncli.render.view import View
 
 

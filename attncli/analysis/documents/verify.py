@@ -29,8 +29,8 @@ class Float32Distance(Part, frozen=True, kw_only=True):
     """Root mean square distances from the float64 reference, of attn's and of transformers' float32, and their
     ratio."""
 
-    ours: float
-    theirs: float
+    ours: Annotated[float | None, says("null where some numbers are too large for float32.")]
+    theirs: float | None
     ratio: float | None
     limit: float
 

@@ -117,7 +117,8 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
                 else Lines()
             )
         case "weights":
-            held = [head for head in document.heads if head.weights is not UNSET]
+            # cells of a pooled map have no names: the maps show them
+            held = [head for head in document.heads if head.weights is not UNSET and head.pool is UNSET]
             note = "rows: queries, columns: keys"
             return spaced(
                 matrix(
