@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attncli.analysis.documents.declaration import Part, members
@@ -18,3 +19,8 @@ def told(value: Any) -> Any:
             return [told(held) for held in value]
         case _:
             return value
+
+
+def telling(build: Callable[..., Any]) -> Callable[..., Any]:
+    """A builder of documents that gives them as dictionaries."""
+    return lambda *given, **named: told(build(*given, **named))

@@ -49,22 +49,22 @@ def divergence(p: list[float], q: list[float]) -> float:
 def test_differences_are_b_minus_a() -> None:
     a, b = run(), run(seed=1)
     found = compared(a, b)
-    for at, head in enumerate(found["heads"]):
-        left, right = (side["layers"][0]["heads"][at]["weights"] for side in (a, b))
-        assert np.allclose(head["difference"], right - left)
-        assert head["mean_difference"] == pytest.approx(np.abs(right - left).mean())
-        most = head["max_difference"]
-        assert most["value"] == pytest.approx((right - left)[most["query"], most["key"]])
-        assert abs(most["value"]) == pytest.approx(np.abs(right - left).max())
-        assert head["js"] == pytest.approx(
+    for at, head in enumerate(found.heads):
+        left, right = (side.layers[0].heads[at].weights for side in (a, b))
+        assert np.allclose(head.difference, right - left)
+        assert head.mean_difference == pytest.approx(np.abs(right - left).mean())
+        most = head.max_difference
+        assert most.value == pytest.approx((right - left)[most.query, most.key])
+        assert abs(most.value) == pytest.approx(np.abs(right - left).max())
+        assert head.js == pytest.approx(
             np.mean([divergence(p, q) for p, q in zip(left.tolist(), right.tolist(), strict=True)])
         )
-    assert found["differs"] == ["weights"]
+    assert found.differs == ["weights"]
 
 
 def test_a_run_and_itself_differ_in_nothing() -> None:
     found = compared(run(), run())
-    assert (found["summary"]["max_difference"], found["summary"]["js"], found["moved"], found["differs"]) == (
+    assert (found.summary.max_difference, found.summary.js, found.moved, found.differs) == (
         0.0,
         0.0,
         [],
@@ -81,18 +81,18 @@ def test_the_golden_divergence() -> None:
 
 def test_weight_kept_output_error_and_pairs_of_a_sparse_mask() -> None:
     a, b = run(heads=1), run(heads=1, mask=Window(1, 0))
-    (head,) = compared(a, b)["heads"]
+    (head,) = compared(a, b).heads
     weights, outputs = (
-        a["layers"][0]["heads"][0]["weights"],
-        [side["layers"][0]["heads"][0]["output"] for side in (a, b)],
+        a.layers[0].heads[0].weights,
+        [side.layers[0].heads[0].output for side in (a, b)],
     )
     kept = sum(weights[i, j] for i in range(5) for j in range(5) if i - 1 <= j <= i)
-    assert head["kept"] == pytest.approx(kept / 5)
-    assert told(head["pairs"]) == {"a": 25, "b": 9}
-    assert head["output_error"] == pytest.approx(np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0]))
-    assert np.isnan(head["weights_b"][0, 1:]).all()
-    assert not np.isnan(head["difference"]).any()
-    assert head["js_rows"] == 5
+    assert head.kept == pytest.approx(kept / 5)
+    assert told(head.pairs) == {"a": 25, "b": 9}
+    assert head.output_error == pytest.approx(np.linalg.norm(outputs[1] - outputs[0]) / np.linalg.norm(outputs[0]))
+    assert np.isnan(head.weights_b[0, 1:]).all()
+    assert not np.isnan(head.difference).any()
+    assert head.js_rows == 5
 
 
 def test_texts_are_compared_where_their_tokens_agree() -> None:
@@ -100,26 +100,26 @@ def test_texts_are_compared_where_their_tokens_agree() -> None:
     found = compared(a, b)
     assert found.aligned == [(0, 0), (2, 1), (3, 2)]
     assert told(found.only) == {"a": [1], "b": [3]}
-    (head,) = found["heads"]
-    left, right = (side["layers"][0]["heads"][0]["weights"] for side in (a, b))
-    assert np.allclose(head["difference"], right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])])
-    assert head["outside"]["a"] == pytest.approx(left[[0, 2, 3], 1].mean())
-    assert head["outside"]["b"] == pytest.approx(right[[0, 1, 2], 3].mean())
+    (head,) = found.heads
+    left, right = (side.layers[0].heads[0].weights for side in (a, b))
+    assert np.allclose(head.difference, right[np.ix_([0, 1, 2], [0, 1, 2])] - left[np.ix_([0, 2, 3], [0, 2, 3])])
+    assert head.outside.a == pytest.approx(left[[0, 2, 3], 1].mean())
+    assert head.outside.b == pytest.approx(right[[0, 1, 2], 3].mean())
     rows = [
         divergence([*left[i, [0, 2, 3]], left[i, 1]], [*right[k, [0, 1, 2]], right[k, 3]])
         for i, k in ((0, 0), (2, 1), (3, 2))
     ]
-    assert head["js"] == pytest.approx(np.mean(rows))
+    assert head.js == pytest.approx(np.mean(rows))
 
 
 def test_what_moved_is_sorted_by_size_and_keeps_its_sign() -> None:
     found = compared(run(), run(seed=1), top=200)
-    sizes = [abs(one["difference"]) for one in found["moved"]]
+    sizes = [abs(one.difference) for one in found.moved]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 2 * 25
-    for one in found["moved"]:
-        assert one["difference"] == pytest.approx(one["b"] - one["a"])
-    assert found["moved"][0]["difference"] == found["summary"]["max_difference"]
+    for one in found.moved:
+        assert one.difference == pytest.approx(one.b - one.a)
+    assert found.moved[0].difference == found.summary.max_difference
 
 
 def test_saved_runs_compare_like_fresh_ones() -> None:
@@ -130,10 +130,10 @@ def test_saved_runs_compare_like_fresh_ones() -> None:
     a, b = run(), run(mask=Window(1, 0))
     saved = compared(*(document_of(json.loads(json_bytes(side)), "saved") for side in (a, b)))
     fresh = compared(a, b)
-    for left, right in zip(saved["heads"], fresh["heads"], strict=True):
-        assert left["js"] == pytest.approx(right["js"])
-        assert told(left["pairs"]) == told(right["pairs"])
-        assert np.allclose(left["difference"], right["difference"])
+    for left, right in zip(saved.heads, fresh.heads, strict=True):
+        assert left.js == pytest.approx(right.js)
+        assert told(left.pairs) == told(right.pairs)
+        assert np.allclose(left.difference, right.difference)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
@@ -172,8 +172,8 @@ def test_the_same_tokens_in_another_order_are_compared_with_themselves() -> None
     found = compared(run("one two three"), run("three one two"))
     assert found.aligned == [(0, 1), (1, 2), (2, 0)]
     assert told(found.only) == {"a": [], "b": []}
-    assert abs(found["summary"]["max_difference"]) < 1e-14
-    for head in found["heads"]:
-        assert head["output_error"] < 1e-14
+    assert abs(found.summary.max_difference) < 1e-14
+    for head in found.heads:
+        assert head.output_error < 1e-14
     causal = compared(run("one two three", mask=Window(9, 0)), run("three one two", mask=Window(9, 0)))
-    assert abs(causal["summary"]["max_difference"]) > 0.1
+    assert abs(causal.summary.max_difference) > 0.1

@@ -2,6 +2,7 @@
 
 import oracles
 import pytest
+from telling import telling
 
 from attncli.analysis.cost import Sizes, cost_document, growth, lengths, reach, variants
 from attncli.analysis.timing import measure
@@ -11,6 +12,11 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.key_range import span
 from attncli.mechanism.mask_spec import parse
 from attncli.models.one_layer import Settings, seeded_model
+
+cost_document = telling(cost_document)
+variants = telling(variants)
+growth = telling(growth)
+measure = telling(measure)
 
 SIZES = Sizes(n=23, d_model=21, heads=3, d_k=7, d_v=5, window=4, chunk=4, rows=5, masks=(parse("dilated:6,2"),))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import oracles
 import pytest
+from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -15,6 +16,8 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
 from attncli.models.model import Model
 from attncli.models.one_layer import OneLayerStore, Settings, seeded_model
+
+cross_document = telling(cross_document)
 
 QUERY, KEY = "the black cat", "le chat noir dort bien"
 

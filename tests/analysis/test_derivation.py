@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import oracles
 import pytest
-from telling import told
+from telling import telling
 
 from attncli.analysis.derivation import derivation_document
 from attncli.arrays.backend import choose
@@ -13,6 +13,8 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
+
+derivation_document = telling(derivation_document)
 
 TEXT = "one two three four five six seven"
 
@@ -83,7 +85,7 @@ def test_a_query_that_sees_nothing_has_no_weights() -> None:
     softmax = steps(document)["softmax"]
     assert (softmax["highest"], softmax["sum"], softmax["weights"].tolist()) == (None, 0.0, [0.0] * 7)
     assert steps(document)["output"]["output"].tolist() == [0.0] * 10
-    assert {"layer": 0, "head": 0, "query": 1} in told(document.empty_rows)
+    assert {"layer": 0, "head": 0, "query": 1} in document["empty_rows"]
 
 
 def test_float32_agrees_to_its_own_rounding() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from asking import ask
 
+from telling import telling
 from attncli.analysis import find as finding
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.arrays.numpy_backend import NumpyBackend
@@ -26,7 +27,7 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
     weights = trace.stages["weights"]
     for rows in (1, 4, 100):
         monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
-        document = finding.find_document(model, TEXT, tokens, finding.Sought(7, 1))
+        document = telling(finding.find_document)(model, TEXT, tokens, finding.Sought(7, 1))
         assert [row["weight"] for row in document["heads"]] == pytest.approx(
             sorted(weights[:, 7, 1].tolist(), reverse=True)
         )

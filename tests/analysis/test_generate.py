@@ -10,6 +10,7 @@ import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -17,6 +18,8 @@ from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.generate import Continuing, generated_document
 from attncli.errors import LimitError, UnsupportedError
 from attncli.render.encoding import json_bytes
+
+generated_document = telling(generated_document)
 
 IDS = [7, 3, 50, 11, 28]
 

@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 from asking import ask
-from telling import told
+from telling import telling
 
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.exclude import exclusion, is_punctuation, parse
@@ -23,6 +23,8 @@ from attncli.inputs.token import Token
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.models.one_layer import Settings, seeded_model
+
+heads_document = telling(heads_document)
 
 TEXT = "The animal, tired, didn't cross the street, because it was the animal."
 
@@ -94,7 +96,7 @@ def test_excluded_weight_is_in_no_number(renormalise: bool) -> None:
             assert metric["rows"] == expected[name].rows[head]
         link = part["top_link"]
         assert link["weight"] == pytest.approx(weights[head].max())
-    assert told(document.excluded) == {"names": list(names), "renormalised": renormalise}
+    assert document["excluded"] == {"names": list(names), "renormalised": renormalise}
 
 
 @pytest.mark.parametrize("mask", [Everywhere(), Causal()])
@@ -109,7 +111,7 @@ def test_blocks_of_rows_give_the_same_document(mask) -> None:
         assert shares[-1] == 1.0
         for left, right in zip(blocks["heads"], whole["heads"], strict=True):
             assert (left["layer"], left["head"], left["labels"]) == (right["layer"], right["head"], right["labels"])
-            assert told(left["top_link"]) == pytest.approx(told(right["top_link"]))
+            assert left["top_link"] == pytest.approx(right["top_link"])
             np.testing.assert_allclose(left["weights"], right["weights"], atol=1e-12)
             for name in METRICS:
                 assert left["metrics"][name]["value"] == pytest.approx(right["metrics"][name]["value"], abs=1e-12), name

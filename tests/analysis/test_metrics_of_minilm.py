@@ -8,6 +8,7 @@ from functools import cache
 
 import oracles_metrics as oracle
 import pytest
+from telling import telling
 
 import attncli
 from attncli.analysis.heads import Compared, heads_document
@@ -15,6 +16,8 @@ from attncli.analysis.metrics import METRICS
 from attncli.models.aliases import locate
 from attncli.models.model import Model
 from attncli.models.transformers_reference import reference
+
+heads_document = telling(heads_document)
 
 SAMPLE = "The animal didn't cross the street because it was too tired"
 TEXTS = (

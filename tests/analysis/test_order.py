@@ -3,6 +3,7 @@
 import numpy as np
 import oracles
 import pytest
+from telling import telling
 
 from attncli.analysis.matrix_softmax import matrix_softmax_document
 from attncli.analysis.order import order_document, order_of, reversed_order
@@ -13,6 +14,8 @@ from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
+
+order_document = telling(order_document)
 
 
 def made(position: str = "none", causal: bool = False, dtype: str = "float64") -> Model:
@@ -93,7 +96,7 @@ def test_another_text_must_hold_the_same_tokens() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_rows_and_whole_matrix_agree_with_loops(causal: bool) -> None:
     model = made(causal=causal)
-    document = matrix_softmax_document(model, "abcde", model.encode("abcde"), layer=0, head=3)
+    document = telling(matrix_softmax_document)(model, "abcde", model.encode("abcde"), layer=0, head=3)
     scores = document["scores"]
     seen = np.isfinite(scores)
     for row in range(5):

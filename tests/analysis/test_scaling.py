@@ -3,9 +3,12 @@
 import math
 
 import pytest
+from telling import telling
 
 from attncli.analysis.scaling import scaling_document
 from attncli.errors import LimitError, UsageError
+
+scaling_document = telling(scaling_document)
 
 
 @pytest.mark.parametrize("d_k", [1, 7, 64, 512])

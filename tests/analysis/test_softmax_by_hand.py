@@ -7,10 +7,13 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from telling import telling
 
 from attncli.analysis.scaling import peakedness
 from attncli.analysis.softmax_by_hand import parse_scores, softmax_document, softmax_of, softmax_steps
 from attncli.errors import InputError, UsageError
+
+softmax_document = telling(softmax_document)
 
 FINITE = st.floats(-1e3, 1e3, allow_nan=False)
 
