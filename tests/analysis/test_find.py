@@ -6,8 +6,8 @@ import jsonschema
 import numpy as np
 import pytest
 from asking import ask
-
 from telling import telling
+
 from attncli.analysis import find as finding
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.arrays.numpy_backend import NumpyBackend

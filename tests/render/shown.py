@@ -9,7 +9,6 @@ from msgspec import UNSET
 
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.reading import document_of
-from attncli.render import svg
 from attncli.render.lines import Lines
 from attncli.render.screens import header as headers
 from attncli.render.screens import heads, run, verify
@@ -60,7 +59,3 @@ def verify_screen(document: dict[str, Any], view: View) -> Lines:
 
 def header(document: dict[str, Any], view: View) -> Lines:
     return headers.header(shaped(document), view)
-
-
-def attention_svg(document: dict[str, Any], *, scale: str = "linear") -> str:
-    return svg.attention_svg(shaped(document), scale=scale)
