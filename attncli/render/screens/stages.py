@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from attncli.render.matrix import as_matrix, matrix
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Mapping[str, Any]
+Document = Any
 
 
 @dataclass(frozen=True)
