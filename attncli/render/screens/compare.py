@@ -159,7 +159,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     largest, mean = _signed(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
     cost = (
-        _cost(heads, view) if {"mask", "hashing"} & {*document.differs} and document.text is UNSET.differs else Lines()
+        _cost(heads, view) if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs else Lines()
     )
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 

@@ -86,7 +86,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         key = best.top.key
         where = f"L{best.layer} H{best.head}"
         looks = f"{key} {label(texts[key], ascii=view.ascii)} {best.top.weight:.{view.precision}f} {where}"
-        shares = [f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")]
+        shares = [
+            f"{getattr(step, name):.{view.precision}f}" for name in ("probability", "lookback", "lookback_per_key")
+        ]
         named = label(token.text, ascii=view.ascii)
         rows.append([str(token.index), named, *shares, bar(step.lookback, BAR, ascii=view.ascii), looks])
     columns = ["", "token", "prob", "lookback", "per key", "", "strongest look"]
