@@ -29,6 +29,7 @@ COMMANDS = {
     "weights": "Write, list and convert weight files.",
     "models": "Known families, aliases and cached models.",
     "view": "Show a saved document or tensor file again.",
+    "guide": "The guide: pages for learners, engineers, researchers.",
     "schema": "JSON Schema of every document that attn emits.",
 }
 """Every subcommand and what it does in one line, in the order of the help page."""

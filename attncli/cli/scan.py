@@ -28,10 +28,11 @@ CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
 START = "start"
 """The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
 ScanOutput = Annotated[
-    OutputOptions, only("json", "plain", "output", "color", "ascii", "quiet", "debug", "top", "show", "full", "brief")
+    OutputOptions,
+    only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "show", "full", "brief"),
 ]
 StartOutput = Annotated[
-    OutputOptions, only("json", "plain", "color", "ascii", "quiet", "debug", "show", "full", "brief")
+    OutputOptions, only("json", "plain", "color", "ascii", "lang", "quiet", "debug", "show", "full", "brief")
 ]
 Folder = Annotated[Path, typer.Argument(help="A folder that attn scan wrote.", metavar="OUT", show_default=False)]
 

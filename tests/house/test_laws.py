@@ -127,7 +127,7 @@ def test_files_are_named_for_a_noun():
 def test_processes_are_started_in_one_place():
     """So that each gets a clean environment of its own."""
     workers = "attncli/scan/engines/here.py"  # its workers are this program in this environment
-    own = ("tests/processes.py", "tests/test_readme.py", "tests/house/", "tests/benchmarks/", workers)
+    own = ("tests/processes.py", "tests/test_examples.py", "tests/house/", "tests/benchmarks/", workers)
     for path in EVERYTHING:
         if not name_of(path).startswith(own):
             found = set(imports(path)) & {"subprocess.run", "subprocess.Popen"}

@@ -3,6 +3,8 @@
 from attncli.render.phrases import scan
 
 PHRASES = {
+    "guide.title": "the guide",
+    "guide.how": "attn guide PAGE shows a page; --markdown prints it as it is written.",
     **scan.ENGLISH,
     # the derivation
     "place": "layer {0} head {1} · query {2} {3}",

@@ -3,6 +3,8 @@
 from attncli.render.phrases import scan
 
 PHRASES = {
+    "guide.title": "指南",
+    "guide.how": "attn guide PAGE 显示一页；--markdown 按原样输出。",
     **scan.CHINESE,
     "place": "第 {0} 层 第 {1} 头 · 查询 {2} {3}",
     "kept": "数字取 {0} 位小数。各列加数多取所需的位数，使其和与印出的总和一致。",

@@ -1,7 +1,7 @@
-"""Every `$ …` block of the README is run, and prints what the README says it prints.
+"""Every `$ …` block of the README and of the guide's pages is run, and prints what the page says it prints.
 
-A line `…` in the expected output stands for any number of lines. Blocks under a heading that
-names an extra are skipped where that extra is not installed.
+A line `…` in the expected output stands for any number of lines. Commands of one page share a folder, so that one can go
+on with what another wrote.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from pathlib import Path
 
 import pytest
 
+from attncli.guide import FOLDER, LANGUAGES
+from attncli.guide import PAGES as NAMES
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", *(FOLDER / lang / f"{name}.md" for lang in LANGUAGES for name in NAMES)]
 
 
-def sessions() -> list[tuple[str, str]]:
-    """Each command of the README with the output that follows it."""
+def sessions(page: Path) -> list[tuple[str, str]]:
+    """Each command of a page with the output that follows it."""
     found = []
-    for block in BLOCK.findall((ROOT / "README.md").read_text("utf-8")):
+    for block in BLOCK.findall(page.read_text("utf-8")):
         parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
         assert parts[0] == "", f"a console block begins with a command, not with {parts[0]!r}"
         for part in parts[1:]:
             command, _, output = part.partition("\n")
-            while command.endswith("\\"):
-                more, _, output = output.partition("\n")
-                command = command[:-1] + more.strip()
             found.append((command, output))
     return found
 
@@ -41,24 +42,29 @@ def pattern(expected: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"), sessions(), ids=lambda value: value[:60] if isinstance(value, str) else None
-)
-def test_block(command: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+def printed(command: str, folder: Path) -> str:
+    """What a command prints, standard output and then standard error, in a folder beside the sample inputs."""
+    if not (folder / "sample_inputs").exists():
+        (folder / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "LANG": "C.UTF-8",
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
         "COLUMNS": "80",
         "HF_HUB_OFFLINE": "1",
     }
     done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert "Traceback" not in done.stderr
-    shown = (done.stdout + done.stderr).rstrip("\n")
-    assert re.fullmatch(pattern(expected), shown), f"README says:\n{expected}\nit prints:\n{shown}"
+    return (done.stdout + done.stderr).rstrip("\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_page(page: Path, tmp_path: Path) -> None:
+    for command, expected in sessions(page):
+        shown = printed(command, tmp_path)
+        assert re.fullmatch(pattern(expected), shown), f"$ {command}\nthe page says:\n{expected}\nit prints:\n{shown}"
 
 
 def test_the_pattern_can_fail() -> None:
@@ -77,3 +83,12 @@ def test_every_command_is_documented_and_has_an_example_in_its_help() -> None:
     for name in COMMANDS:
         assert f"attn {name}" in readme, f"the README does not show attn {name}"
         assert f"attn {name}" in ask(name, "--help").out.partition("\n")[2], f"the help of attn {name} has no example"
+
+
+def test_every_page_is_there_in_every_language_and_linked() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for lang in LANGUAGES:
+        there = {path.stem for path in (FOLDER / lang).glob("*.md")}
+        assert there == set(NAMES)
+    for name in NAMES:
+        assert f"attncli/guide/en/{name}.md" in readme, f"the README does not link the page {name}"

@@ -1,0 +1,37 @@
+"""Our own Markdown pages as screens, drawn by Rich. Only pages of the package come here, never text from elsewhere."""
+
+from __future__ import annotations
+
+from attncli.render.console import laid
+from attncli.render.glyphs import spell
+from attncli.render.lines import Lines, line, stack
+from attncli.render.view import View
+
+WIDEST = 100
+"""Cells beyond which prose is tiring to read."""
+FENCE = "```"
+
+
+def markdown(text: str, view: View) -> Lines:
+    """A page in the view's width. Blocks of code stay as they are, so that what is copied from them runs."""
+    from dataclasses import replace
+
+    from rich.markdown import Markdown
+
+    narrow = replace(view, width=min(view.width, WIDEST))
+    blocks: list[Lines] = []
+    for at, part in enumerate(text.split(f"\n{FENCE}")):
+        if at % 2:
+            blocks.append(_code(part.partition("\n")[2], view))
+        elif part.strip():
+            drawn = laid(Markdown(part, hyperlinks=False), narrow)
+            blocks.append(drawn)
+    return stack(blocks)
+
+
+def _code(text: str, view: View) -> Lines:
+    rows = [line("")]
+    for row in text.split("\n"):
+        said = spell(row, ascii=view.ascii)
+        rows.append(line((f"  {said}", "bold" if said.startswith("$ ") else "bright_black")))
+    return stack([*rows, line("")])

@@ -1,0 +1,39 @@
+"""Runs every `$ …` block of the README and the guide and writes what it prints into the page: `python renew_examples.py`.
+
+An example whose output still matches (a line `…` stands for any number of lines) stays as it is written. Read the change
+before it is committed: what a page says is what a person reads.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from test_examples import BLOCK, PAGES, pattern, printed
+
+
+def renewed(block: str, folder: Path) -> str:
+    """A console block with its outputs as they are now."""
+    found = ""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        shown = printed(command, folder)
+        kept = output if output.strip() and re.fullmatch(pattern(output), shown) else f"{shown}\n" if shown else ""
+        found += f"$ {command}\n{kept}"
+    return found
+
+
+def main() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            new = BLOCK.sub(lambda found: f"```console\n{renewed(found[1], Path(folder))}```", text)
+        if new != text:
+            page.write_text(new, "utf-8")
+            sys.stdout.write(f"{page.name} renewed\n")
+
+
+if __name__ == "__main__":
+    main()
