@@ -1,7 +1,8 @@
-"""Runs every `$ …` block of the README and the guide and writes what it prints into the page: `python renew_examples.py`.
+"""Runs every `$ …` block of the README and the guide and writes what it prints into the page: `python
+renew_examples.py`.
 
-An example whose output still matches (a line `…` stands for any number of lines) stays as it is written. Read the change
-before it is committed: what a page says is what a person reads.
+An example whose output still matches (a line `…` stands for any number of lines) stays as it is written. Read the
+change before it is committed: what a page says is what a person reads.
 """
 
 from __future__ import annotations

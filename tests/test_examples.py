@@ -1,7 +1,7 @@
 """Every `$ …` block of the README and of the guide's pages is run, and prints what the page says it prints.
 
-A line `…` in the expected output stands for any number of lines. Commands of one page share a folder, so that one can go
-on with what another wrote.
+A line `…` in the expected output stands for any number of lines. Commands of one page share a folder, so that one can
+go on with what another wrote.
 """
 
 from __future__ import annotations
