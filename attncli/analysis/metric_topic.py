@@ -21,6 +21,11 @@ def metric_names() -> list[str]:
     return list(METRICS)
 
 
+def metric_meanings() -> dict[str, str]:
+    """What a high value of each metric means, in a line, in the order of the tables."""
+    return {name: metric.says for name, metric in METRICS.items()}
+
+
 def metric_document(name: str) -> MetricTopic:
     """A metric's declaration, its value for `EXAMPLE` and for uniform attention over what a causal query of it may see.
 

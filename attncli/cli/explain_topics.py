@@ -183,11 +183,15 @@ def metric(
 
     attn explain metric entropy
     """
-    from attncli.analysis.metric_topic import metric_document, metric_names
+    from attncli.analysis.metric_topic import metric_document, metric_meanings
 
     if name is None:
         environment: Environment = ctx.obj
-        environment.write("".join(f"{known}\n" for known in metric_names()).encode())
+        answer.check(output, environment)
+        how = answer.view(output, environment)
+        from attncli.render.screens.topics import metrics_screen
+
+        environment.write(answer.printed(metrics_screen(metric_meanings(), how), how, environment).encode())
         return
     _give(ctx, metric_document(name), output)
 

@@ -74,3 +74,15 @@ def test_a_learner_meets_the_names_of_the_texts() -> None:
     shown = ask("run", TEXT, "--show", "shapes").out
     assert [line.split("  ")[0] for line in shown.splitlines()[2:8]] == ["X", "Q", "K", "V", "S", "S scaled"]
     assert not {"kv", "hidden", "raw", "mixed"} & set(shown.split())
+
+
+def test_every_metric_has_a_line_of_meaning() -> None:
+    from attncli.analysis.metrics import METRICS
+
+    lines = ask("explain", "metric").out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(METRICS)
+    assert all(METRICS[line.split()[0]].says in line for line in lines)
+    assert all(
+        any("\u4e00" <= char <= "\u9fff" for char in line)
+        for line in ask("explain", "metric", "--lang", "zh").out.splitlines()
+    )

@@ -97,6 +97,17 @@ SCREENS: dict[str, str] = {
     "no soft cap here; --softcap 5 adds one": "这里没有软上限；--softcap 5 可加上", "no bias here; --position alibi adds one": "这里没有偏置；--position alibi 可加上",
     "nothing is masked here; --mask causal masks": "这里没有掩码；--mask causal 可加上", "no residual here; --residual adds one": "这里没有残差；--residual 可加上",
     "no layer norm here; --residual --layer-norm adds one": "这里没有层归一化；--residual --layer-norm 可加上", "this run has no {0}": "这次运行没有 {0}",
+    # metrics
+    "metric": "指标", "a high value means": "值高表示", "attention is spread over many keys": "注意力分散在许多键上",
+    "spread, whatever the number of keys": "分散程度，与键的数目无关", "how many keys a row looks at": "一行关注多少个键",
+    "the head is sure where to look": "这个头明确知道看哪里", "the head is sure of a key that is no sink": "这个头明确看某个非汇点的键",
+    "the head looks far away": "这个头看得远", "the head looks ahead (below 0: back)": "这个头向后文看（小于 0：向前文看）",
+    "each token looks at the one before it": "每个词元看前一个词元", "each token looks at itself": "每个词元看自身",
+    "each token looks at the one after it": "每个词元看后一个词元", "attention rests on the first token": "注意力停在第一个词元上",
+    "attention rests on special tokens": "注意力停在特殊词元上", "attention rests on punctuation": "注意力停在标点上",
+    "attention stays near the diagonal": "注意力停在对角线附近", "attention stays within 2 tokens": "注意力停在 2 个词元以内",
+    "a previous-token head": "前一词元头", "a duplicate-token head": "重复词元头", "an induction head": "归纳头",
+    "weight that a learned sink or an exclusion took": "被可学习的汇点或排除项取走的权重",
     # heads
     "means over the rows": "各行的平均", "means over the rows; --full shows all": "各行的平均；--full 显示全部",
     "means over the rows · {0} of {1} heads, by their strongest link; --full shows all": "各行的平均 · {1} 个头中的 {0} 个，按最强连接排列；--full 显示全部",
