@@ -1,4 +1,4 @@
-"""How long whole commands take: medians, and ratios to Python's own start and to importing torch.
+"""How long whole commands take: medians, and ratios to Python's own start, to importing Typer and NumPy, and torch.
 
 python tests/benchmarks/startup.py [RUNS]
 """
@@ -17,6 +17,7 @@ SENTENCE = "The animal didn't cross the street because it was too tired"
 COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python -c pass": ([sys.executable, "-c", "pass"], {}),
     "python -c 'import numpy'": ([sys.executable, "-c", "import numpy"], {}),
+    "python -c 'import typer, numpy'": ([sys.executable, "-c", "import typer, numpy"], {}),
     "python -c 'import torch'": ([sys.executable, "-c", "import torch"], {}),
     "attn --version": ([ATTN, "--version"], {}),
     "attn --help": ([ATTN, "--help"], {}),
@@ -45,10 +46,13 @@ def main(runs: int) -> None:
                 times[name].append(taken)
     medians = {name: statistics.median(found) for name, found in times.items()}
     python, torch = medians["python -c pass"], medians["python -c 'import torch'"]
-    print(f"{'command':28}{'median s':>10}{'min s':>8}{'max s':>8}{'× python':>10}{'× torch':>9}")
+    base = medians["python -c 'import typer, numpy'"]
+    print(f"{'command':28}{'median s':>10}{'min s':>8}{'max s':>8}{'× python':>10}{'× typer, numpy':>16}{'× torch':>9}")
     for name, found in times.items():
         middle = medians[name]
-        print(f"{name:28}{middle:10.3f}{min(found):8.3f}{max(found):8.3f}{middle / python:10.1f}{middle / torch:9.2f}")
+        print(
+            f"{name:28}{middle:10.3f}{min(found):8.3f}{max(found):8.3f}{middle / python:10.1f}{middle / base:16.2f}{middle / torch:9.2f}"
+        )
 
 
 if __name__ == "__main__":
