@@ -73,6 +73,28 @@ def test_the_rooms_are_the_folders():
     } == set(ROOMS)
 
 
+def test_no_module_is_left_without_a_use():
+    """Every module is imported by another of the package, is a door, or is listed by name where it is loaded."""
+    imported = {name for path in SOURCES for name in imports(path)}
+    listed = {
+        node.value
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    for path in SOURCES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        # families by the name of their file; documents, screens and commands by a name that a table holds
+        by_name = "families" in path.parts or (
+            {"documents", "screens", "cli"} & set(path.parts) and path.stem in listed
+        )
+        if path in DOORS or path.name == "__init__.py" or by_name:
+            continue
+        assert module in imported or any(name.startswith(f"{module}.") for name in imported), (
+            f"nothing uses {name_of(path)}"
+        )
+
+
 def test_errors_import_nothing_heavy():
     assert set(imports(PACKAGE / "errors.py")) <= {"enum.IntEnum", "__future__.annotations"}
 
