@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, at, axes, says
@@ -112,3 +112,8 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either side, and those that both have."""
         return {"token of A": len(self.a.tokens), "token of B": len(self.b.tokens), "aligned": len(self.aligned)}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Something is compared."""
+        if not self.heads or not self.aligned:
+            yield "heads", "no pair of heads, or no token that both texts have"

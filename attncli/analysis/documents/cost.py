@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -9,6 +10,8 @@ from msgspec import Meta
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
 from attncli.analysis.documents.parts import ModelPart
 
+MOST = 10**60
+"""Counts are drawn as floats."""
 Seconds = Annotated[float, Meta(ge=0)]
 
 
@@ -97,3 +100,19 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     total: TotalCost | None
     measured: list[Timing]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Screens compare with the variants by name, in numbers that a float holds, and divide by full attention's."""
+        named = {variant.name for variant in self.variants}
+        for name in ("full", "causal", "window", "lsh", "rnn"):
+            if name not in named or any(name not in row.multiply_adds for row in self.growth) or not self.growth:
+                yield "variants", f"there is no {name!r} here, or not at every length of `growth`"
+        sizes = (self.n, self.d_model, self.heads, self.d_k, self.d_v, self.window, self.chunk, self.rounds, self.rows)
+        if max(*sizes, self.projections) > MOST:
+            yield "n", f"this or another size is above {MOST:.0e}"
+        for at, variant in enumerate(self.variants):
+            numbers = (variant.multiply_adds, variant.score_bytes, variant.streamed_bytes, variant.pairs, variant.steps)
+            if max(numbers) > MOST or min(variant.multiply_adds, variant.streamed_bytes) < 1:
+                yield f"variants[{at}]", f"its numbers are not between 1 and {MOST:.0e}"
+        if max((count for row in self.growth for count in (row.n, *row.multiply_adds.values())), default=0) > MOST:
+            yield "growth", f"a number is above {MOST:.0e}"

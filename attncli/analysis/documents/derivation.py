@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
@@ -106,3 +106,9 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens, and the learned keys after them."""
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """The steps follow from each other, each once."""
+        order = [type(step) for step in self.steps]
+        if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
+            yield "steps", "the steps are not projections, similarity, scores, softmax and output"
