@@ -23,6 +23,49 @@ The animal didn't cross the street because it was too wide
 humpty dumpty sat on
 """
 
+CORPUS = """\
+The animal didn't cross the street because it was too tired.
+The animal didn't cross the street because it was too wide.
+She put the book on the table and sat down beside it.
+When the rain stopped, the children ran out into the garden.
+He asked the teacher a question, but she did not hear him.
+The cat watched the bird until it flew away over the roof.
+If you open the window, the cold air will come in.
+They walked along the river, and they talked about the old house.
+The baker sold all of his bread before the sun came up.
+Nobody knew where the letter had come from or who had written it.
+The machine stops when the red light goes on.
+After dinner we played a game that my grandfather had taught us.
+The train was late again, so we missed the beginning of the film.
+A tall man in a grey coat stood at the corner and waited.
+The river rises every spring, and every spring it floods the lower fields.
+Her brother plays the violin, and her sister plays the piano.
+The small boat carried three people, two dogs and a great deal of luggage.
+I would have called you, but I had left my telephone at home.
+The doctor told the patient that he should rest for a week.
+What you hear in the morning is the sound of the mill.
+The city that we visited last year has the oldest bridge in the country.
+Because the road was closed, the driver turned and went back the way he came.
+The painter mixed blue and yellow until the green looked right to her.
+On the shelf there are four cups, three plates and one broken glass.
+The dog that bit the postman belongs to the woman next door.
+It was cold, it was dark, and it was a long way home.
+The students who finished early were allowed to leave the room.
+My neighbour grows apples, pears and plums behind his house.
+The bird built its nest in the tree that the storm had broken.
+Once the bread has cooled, cut it into slices and serve it with butter.
+The captain looked at the map, then at the sky, then at the map again.
+Every evening the old woman feeds the birds in the park.
+The key that opens this door is the one with the round head.
+We bought milk and bread yesterday, and today the bread is already stale.
+The judge listened to both sides before she gave her answer.
+You can take the bus, or you can walk through the forest.
+The farmer counted his sheep, and one of them was missing.
+The light in the kitchen has been on since this morning.
+He wrote the first chapter in a week and the last one in a year.
+The glass fell from the table and broke into a hundred pieces.
+"""
+
 CHINESE = """\
 今天 我 的 计划 是 买菜
 我昨天去超市，买了牛奶和面包，今天发现面包过期了
@@ -130,6 +173,7 @@ def tokenizer() -> bytes:
 
 FILES: dict[str, Callable[[], bytes]] = {
     "sentences.txt": lambda: SENTENCES.encode(),
+    "corpus.txt": lambda: CORPUS.encode(),
     "chinese.txt": lambda: CHINESE.encode(),
     "edge_cases.txt": lambda: ("\r\n".join(EDGES) + "\r\n").encode(),
     "mask.json": lambda: json.dumps(VISIBLE).encode() + b"\n",

@@ -25,7 +25,6 @@ from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
 from attncli.models.model import Model
-from attncli.models.one_layer import OneLayerStore
 
 
 @dataclass(frozen=True)
@@ -249,6 +248,8 @@ def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer
     """The first layer with what its input X is the sum of: `embedding` E and `position` P, where positions are added
     to weights of our own; a checkpoint may scale and norm them too."""
     embedding = model.spec.embedding
+    from attncli.models.one_layer import OneLayerStore  # checkpoints do without it
+
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None or part.stages is UNSET:
         return part
     bare = dataclasses.replace(

@@ -199,6 +199,7 @@ def project(
     met = Places(None, None)
     if isinstance(spec.position, Disentangled):
         q, k, v, met = project_all(backend, spec, spec.position, weights, prefix, source)
+        q = q if context.asking is None else q[..., context.asking, :]
     elif spec.latent is None:
         q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
     else:

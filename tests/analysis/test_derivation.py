@@ -7,14 +7,14 @@ import oracles
 import pytest
 from telling import telling
 
-from attncli.analysis.derivation import derivation_document
+from attncli.analysis import derivation
 from attncli.arrays.backend import choose
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model
 
-derivation_document = telling(derivation_document)
+derivation_document = telling(derivation.derivation_document)
 
 TEXT = "one two three four five six seven"
 
@@ -68,16 +68,16 @@ def test_every_step_follows_from_the_one_before(position: str, backend: str) -> 
 
 def test_the_agreement_would_show_a_difference() -> None:
     """The negative control: a run of other weights does not agree with these steps."""
-    from attncli.analysis.derivation import _agreement
-
-    right, wrong = derive(Settings(d_model=10), 2), derive(Settings(d_model=10, scale="none"), 2)
+    model = made(Settings(d_model=10))
+    right = derivation.derivation_document(model, TEXT, model.encode(TEXT), layer=0, head=0, query=2)
+    plain, wrong = derive(Settings(d_model=10), 2), derive(Settings(d_model=10, scale="none"), 2)
     found = {
         "raw": np.zeros((1, 7, 7)),
         "weights": wrong["matrices"]["weights"][None],
         "mixed": wrong["matrices"]["output"][None],
     }
-    found["raw"][0, 2] = steps(right)["similarity"]["raw"]
-    assert _agreement(right["steps"], found, 2) > 1e-3
+    found["raw"][0, 2] = steps(plain)["similarity"]["raw"]
+    assert derivation._agreement(right.steps, found, 2) > 1e-3
 
 
 def test_a_query_that_sees_nothing_has_no_weights() -> None:

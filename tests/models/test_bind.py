@@ -221,11 +221,11 @@ def test_a_config_without_a_family_is_refused(changed: Callable) -> None:
 
 
 def test_a_key_can_be_ignored(changed: Callable, folder_of: Callable) -> None:
-    folder = changed("bert", is_decoder=True)
-    with pytest.raises(UnsupportedError, match="is_decoder"):
+    folder = changed("bert", add_cross_attention=True)
+    with pytest.raises(UnsupportedError, match="add_cross_attention"):
         attncli.load(folder)
-    model = attncli.load(folder, ignore=("is_decoder",))
-    assert model.warnings == ("config.json's is_decoder was ignored, as asked",)
+    model = attncli.load(folder, ignore=("add_cross_attention",))
+    assert model.warnings == ("config.json's add_cross_attention was ignored, as asked",)
 
 
 def test_concat_and_grouped_parts() -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attncli.analysis.documents.parts import LinkRow
 from attncli.render.bars import bar, barred
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, beside, clipped, flow, line, line_width, spaced
@@ -181,9 +182,9 @@ def test_tables_fit_every_view(view: View, rows: list[list[str]]) -> None:
 
 def test_links_as_text() -> None:
     found = [
-        {"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.5},
-        {"layer": 3, "head": 1, "query": 2, "key": 0, "weight": 0.25},
-        {"layer": 3, "head": 1, "query": 1, "key": 0, "weight": 0.125},
+        LinkRow(layer=5, head=11, query=2, key=1, weight=0.5),
+        LinkRow(layer=3, head=1, query=2, key=0, weight=0.25),
+        LinkRow(layer=3, head=1, query=1, key=0, weight=0.125),
     ]
     block = links(found, ["The", "animal", "it"], View(width=60, top=2), place=layer_and_head, title="links")
     assert block.plain == (

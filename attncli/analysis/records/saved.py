@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
+from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.find import FindDocument
@@ -25,7 +26,7 @@ from attncli.arrays.backend import choose
 from attncli.inputs.token import Token
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
-AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument
+AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | AblateDocument
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
@@ -63,6 +64,8 @@ def document_record(document: Document) -> RunRecord | None:
             rows = document.queries or None
         case HeadsDocument() | FindDocument():
             parts = [(head.layer, head) for head in document.heads]
+        case AblateDocument():
+            parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
         case CrossDocument():
             parts = [(part.layer, head) for part in document.layers for head in part.heads]
         case TensorsDocument():
@@ -74,7 +77,7 @@ def document_record(document: Document) -> RunRecord | None:
             text, queries, keys = document.file, numbered(document.queries), numbered(document.keys)
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
-        case RunDocument() | HeadsDocument() | FindDocument():
+        case RunDocument() | HeadsDocument() | FindDocument() | AblateDocument():
             text, queries = document.text, tokens_of(document.tokens)
             keys = queries
     sides = Sides(queries, queries if keys is queries or len(keys) == len(queries) == 0 else keys)
