@@ -15,7 +15,6 @@ To add a document, say `attn.ablate/1`:
 2. `NAMES` below: its name.
 3. `analysis/ablate.py`: `ablate_document(…) -> AblateDocument`, the one place where it is made.
 4. `render/screens/ablate.py`: `ablate_screen(document, view)` and `ablate_rows(document)`.
-5. an example in `tests/documents.py`.
 
 A test of the house fails where one of these is missing.
 """
