@@ -13,7 +13,9 @@ Where things are, in the order in which data flows; a room imports only rooms ab
     inputs      where text and numbers come from: files, tokenizers, checkpoints, downloads
     models      how families differ: config, tensor names, families/, running layer by layer
     analysis    what the numbers say: metrics, links, labels, and the documents that commands print
-    render      how it looks: screens, tables, maps, pictures, phrases
+    scan        how a corpus is counted: a plan, shards, workers, what they add up to
+    render      how it looks: screens, tables, figures, the page, phrases
+    guide       what to read: Markdown pages, by language
     cli         how it is asked: one command per file
 
 The names below are imported when first used, so that the command line starts instantly.
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from attncli.analysis.effects.asking import logits as logits
     from attncli.analysis.effects.asking import patch as patch
     from attncli.errors import AttnError as AttnError
-    from attncli.mechanism.attend import attention as attention
+    from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.spec import Spec as Spec
     from attncli.mechanism.trace import AttentionTrace as AttentionTrace
     from attncli.models.load import load as load
@@ -43,7 +45,7 @@ _HOMES = {
     "AttentionTrace": "attncli.mechanism.trace",
     "Spec": "attncli.mechanism.spec",
     "AttnError": "attncli.errors",
-    "attention": "attncli.mechanism.attend",
+    "attention": "attncli.mechanism.attention",
     "load": "attncli.models.load",
     "ablate": "attncli.analysis.effects.asking",
     "logits": "attncli.analysis.effects.asking",

@@ -20,8 +20,10 @@ from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend
-from attncli.mechanism.block import Context, join_heads, project
+from attncli.mechanism.block import join_heads
+from attncli.mechanism.context import Context
 from attncli.mechanism.feed_forward import linear_if_any
+from attncli.mechanism.projection import project
 from attncli.mechanism.spec import Attention, Block, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.estimate import estimate

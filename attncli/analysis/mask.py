@@ -14,11 +14,11 @@ from attncli.analysis.document import model_part, position_name
 from attncli.analysis.documents.mask import BiasAt, BiasPart, LayerMask, MaskDocument
 from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.mechanism.attend import attention
-from attncli.mechanism.block import position_bias
+from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import Mask, both
 from attncli.mechanism.mask_spec import KINDS, parse, spec_text
 from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
+from attncli.mechanism.projection import position_bias
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
 

@@ -9,7 +9,7 @@ import numpy as np
 from attncli.analysis.document import header
 from attncli.analysis.documents.explain import MatrixSoftmaxTopic
 from attncli.inputs.token import Token
-from attncli.mechanism.attend import attention
+from attncli.mechanism.attention import attention
 from attncli.models.model import Model
 
 

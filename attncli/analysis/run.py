@@ -237,10 +237,8 @@ def rows_of(head: RunHead) -> Numbers:
 
 def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
     """A layer of which only one query's rows were kept, or nothing."""
-    parts = [
-        RunHead(head=head, scores=row["masked"][place], weights=row["weights"][place])
-        for place, head in enumerate(heads if row else ())
-    ]
+    held = enumerate(heads if row else ())
+    parts = [RunHead(head=head, scores=row["masked"][at], weights=row["weights"][at]) for at, head in held]
     return RunLayer(layer=layer, heads=parts)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.documents.explain import ScaleSoftmax, ScaleVariance, ScalingTopic
 from attncli.errors import LimitError, UsageError
-from attncli.mechanism.attend import attention
+from attncli.mechanism.attention import attention
 from attncli.mechanism.random_streams import normal
 
 MOST_NUMBERS = 2 * 10**8

@@ -16,7 +16,7 @@ import numpy as np
 from attncli import __version__
 from attncli.analysis.documents.explain import SoftmaxTopic
 from attncli.errors import InputError, UsageError
-from attncli.mechanism.attend import attention
+from attncli.mechanism.attention import attention
 
 
 @dataclass(frozen=True)

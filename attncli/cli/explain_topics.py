@@ -189,7 +189,7 @@ def metric(
         environment: Environment = ctx.obj
         answer.check(output, environment)
         how = answer.view(output, environment)
-        from attncli.render.screens.topics import metrics_screen
+        from attncli.render.screens.metrics_list import metrics_screen
 
         environment.write(answer.printed(metrics_screen(metric_meanings(), how), how, environment).encode())
         return

@@ -2,94 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, assert_never
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
-from attncli.mechanism.attend import EVERY_STAGE, PositionBias, RowBlock, Rule
-from attncli.mechanism.disentangled import Places, project_all, terms
-from attncli.mechanism.feed_forward import feed_forward, linear, linear_if_any
-from attncli.mechanism.intervention import Interventions, KnockOut, changed, uncut
-from attncli.mechanism.latent import from_latent
+from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.feed_forward import feed_forward, linear_if_any
+from attncli.mechanism.intervention import KnockOut, changed
 from attncli.mechanism.norm import normalise
-from attncli.mechanism.position import (
-    Floats,
-    alibi,
-    alibi_slopes,
-    coarse_alibi,
-    rotate,
-    rotation,
-    t5_bucket,
-    temperatures,
-)
+from attncli.mechanism.projection import project
 from attncli.mechanism.reformer import hash_attention
 from attncli.mechanism.spec import (
-    Alibi,
     Attention,
     Block,
-    Disentangled,
-    Dynamic,
-    LongRope,
-    Norm,
     Place,
-    RelativeBuckets,
-    Rope,
 )
 from attncli.mechanism.streaming import attended, unseen
 from attncli.mechanism.trace import LayerTrace
-
-EVERY_HEAD = slice(None)
-
-
-class Weights(Protocol):
-    """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
-
-    def __call__(self, role: str, /) -> Array | None: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Context:
-    """What a layer must know besides its weights and input.
-
-    positions: absolute position of each token, integers [token]; length: positions in all.
-    key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
-    memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
-    past: keys and values of earlier positions by layer, extended in place while generating.
-    keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
-    to compute at a time, each block handed to `see(layer, kind, block)` with kind "self" or "cross".
-    interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
-    queries and leave the layer, None for all; the others only lend their keys and values. watch: handed the layer, a
-    norm's place with what enters it, or "mlp" with what the feed-forward part gives.
-    """
-
-    positions: np.ndarray[Any, Any]
-    length: int
-    key_lengths: Array | None = None
-    memory: Array | None = None
-    memory_lengths: Array | None = None
-    past: dict[int, tuple[Array, Array]] | None = None
-    keep: frozenset[str] = EVERY_STAGE
-    rows: int | None = None
-    see: Callable[[int, str, RowBlock], None] | None = field(default=None)
-    interventions: Interventions = field(default_factory=dict)
-    asking: slice | None = None
-    watch: Callable[[int, str, Array], None] | None = field(default=None)
-
-
-@dataclass(frozen=True, eq=False)
-class Projected:
-    """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
-
-    q: Array
-    k: Array
-    v: Array
-    rule: Rule
-    scores: Mapping[str, PositionBias] = field(default_factory=dict)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
@@ -177,136 +108,6 @@ def _attention(
     return stages, empty
 
 
-def project(
-    backend: Backend,
-    spec: Attention,
-    weights: Weights,
-    prefix: str,
-    x: Array,
-    memory: Array | None,
-    context: Context,
-    layer: int,
-) -> Projected:
-    """Queries from x, keys and values from x or from `memory`, normed and rotated as the spec says.
-
-    x: [..., token, width]. The result's q: [..., head, query, dim]; k, v: [..., kv, key, dim or v_dim].
-    """
-    source = x if memory is None else memory
-    positions = context.positions
-    if context.asking is not None:
-        positions = positions[context.asking]
-        x = x[..., context.asking, :] if memory is None else x
-    met = Places(None, None)
-    if isinstance(spec.position, Disentangled):
-        q, k, v, met = project_all(backend, spec, spec.position, weights, prefix, source)
-        q = q if context.asking is None else q[..., context.asking, :]
-    elif spec.latent is None:
-        q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
-    else:
-        q, k, v = from_latent(backend, spec, spec.latent, weights, prefix, x, source)
-    if spec.clip is not None:
-        q, k, v = (_clipped(backend, part, spec.clip) for part in (q, k, v))
-    if spec.qk_norm is not None and spec.qk_norm.over == "width":
-        q, k = (_qk_norm(backend, spec.qk_norm.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
-    q, k, v = _split(backend, q, spec.heads), _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
-    by_head = spec.qk_norm if spec.qk_norm is not None and spec.qk_norm.over != "width" else None
-    if by_head is not None and not by_head.after:
-        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
-    if isinstance(spec.position, Rope):
-        cos, sin = (backend.array(part) for part in _turns(backend, spec.position, context))
-        asked = slice(None) if context.asking is None else context.asking
-        q = rotate(backend, spec.position, q, cos[..., asked, :], sin[..., asked, :])
-        if memory is not None:  # the keys are another text, at positions of its own
-            places = np.arange(k.shape[-2])
-            cos, sin = (backend.array(part) for part in rotation(spec.position, places, len(places)))
-        k = rotate(backend, spec.position, k, cos, sin)
-    if by_head is not None and by_head.after:
-        q, k = (_qk_norm(backend, by_head.norm, weights, f"{prefix}.{n}", y) for n, y in (("q", q), ("k", k)))
-    if spec.temperature is not None:
-        q = q * backend.array(temperatures(spec.temperature, positions)[:, None])
-    offset = int(positions[0]) if memory is None and len(positions) else 0
-    if context.past is not None and memory is None:
-        if layer in context.past:
-            k, v = backend.concat([context.past[layer][0], k], -2), backend.concat([context.past[layer][1], v], -2)
-        context.past[layer] = (k, v)
-    spec.mask.check_size(q.shape[-2], k.shape[-2])
-    interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
-    extra = 0
-    learned_k, learned_v = weights(f"{prefix}.bias_k"), weights(f"{prefix}.bias_v")
-    if learned_k is not None and learned_v is not None:
-        lead = (*k.shape[:-3], spec.kv_heads, 1)
-        k = backend.concat([k, backend.broadcast(learned_k.reshape((spec.kv_heads, 1, -1)), (*lead, k.shape[-1]))], -2)
-        v = backend.concat([v, backend.broadcast(learned_v.reshape((spec.kv_heads, 1, -1)), (*lead, v.shape[-1]))], -2)
-        extra = 1
-    scores: Mapping[str, PositionBias] = {}
-    if isinstance(spec.position, Disentangled):
-        met_by_head = Places(*(None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries)))
-        scores = terms(backend, spec, spec.position, q, k, met_by_head, offset)
-    rule = Rule(
-        scale=spec.scale,
-        softcap=spec.softcap,
-        mask=spec.mask.bind(backend, q, k),
-        given=uncut(backend, interventions, spec.heads, positions, k.shape[-2]),
-        position_bias=partial(_added_up, scores) if scores else position_bias(backend, spec, weights, prefix),
-        offset=offset,
-        key_lengths=context.key_lengths if memory is None else context.memory_lengths,
-        extra_keys=extra,
-        sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
-    )
-    return Projected(q, k, v, rule, scores)
-
-
-def _added_up(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
-    first, *others = (term(i, j, heads=heads) for term in scores.values())
-    return sum(others, start=first)
-
-
-def _turns(backend: Backend, rope: Rope, context: Context) -> tuple[Floats, Floats]:
-    """cos and sin of a rotation, [token, pair], or [batch, 1, token, pair] where they depend on each text's own
-    length."""
-    if context.key_lengths is None or not isinstance(rope.scaling, Dynamic | LongRope):
-        return rotation(rope, context.positions, context.length)
-    lengths = backend.numpy(context.key_lengths).reshape(-1).tolist()
-    each = [rotation(rope, context.positions, length) for length in lengths]
-    return np.stack([cos for cos, _ in each])[:, None], np.stack([sin for _, sin in each])[:, None]
-
-
-def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: str) -> PositionBias | None:
-    """The bias that the position encoding adds to the scores; None if it adds none."""
-    match spec.position:
-        case Alibi(factor=factor, coarse=True):
-            return partial(_coarse_alibi, backend, alibi_slopes(spec.heads), factor)
-        case Alibi(symmetric, factor):
-            return partial(_alibi, backend.array(factor * alibi_slopes(spec.heads)), symmetric)
-        case RelativeBuckets():
-            table = weights(f"{prefix}.buckets.weight")
-            if table is None:
-                raise KeyError(f"{prefix}.buckets.weight")
-            return partial(_bucket_bias, backend, spec.position, table)
-        case Rope() | Disentangled() | None:
-            return None
-        case _:
-            assert_never(spec.position)
-
-
-def _alibi(slopes: Array, symmetric: bool, i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:
-    return alibi(slopes[heads], i, j, symmetric=symmetric)
-
-
-def _coarse_alibi(
-    backend: Backend, slopes: Floats, factor: float, i: Array, j: Array, *, heads: slice = EVERY_HEAD
-) -> Array:
-    return coarse_alibi(backend, slopes[heads], factor, i, j)
-
-
-def _bucket_bias(
-    backend: Backend, spec: RelativeBuckets, whole: Array, i: Array, j: Array, *, heads: slice = EVERY_HEAD
-) -> Array:
-    table, buckets = whole[:, heads], t5_bucket(backend.numpy(j - i), spec)
-    picked = backend.take(table, backend.array(buckets.reshape(-1)), 0)
-    return backend.permute(picked.reshape((*buckets.shape, table.shape[-1])), (2, 0, 1))
-
-
 def _fed(backend: Backend, block: Block, weights: Weights, x: Array, context: Context, layer: int) -> Array:
     assert block.mlp is not None
     found = feed_forward(backend, block.mlp, weights, x)
@@ -322,26 +123,6 @@ def _placed(
     if norm is not None and context.watch is not None:
         context.watch(layer, place, x)
     return x if norm is None else normalise(backend, norm, x, weights(f"{place}.weight"), weights(f"{place}.bias"))
-
-
-def _qk_norm(backend: Backend, norm: Norm, weights: Weights, name: str, x: Array) -> Array:
-    weight, bias = weights(f"{name}_norm.weight"), weights(f"{name}_norm.bias")
-    if weight is not None and weight.ndim == 2:  # [head, dim]: every head its own
-        weight = weight[:, None, :]
-    return normalise(backend, norm, x, weight, bias)
-
-
-def _clipped(backend: Backend, x: Array, bound: float) -> Array:
-    """Every entry cut off at ±bound; NaN stays."""
-    return backend.where(x > bound, bound, backend.where(x < -bound, -bound, x))
-
-
-def _split(backend: Backend, x: Array, heads: int) -> Array:
-    """[..., token, head·dim] to [..., head, token, dim]."""
-    apart = x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads))
-    axes = list(range(apart.ndim))
-    axes[-2], axes[-3] = axes[-3], axes[-2]
-    return backend.permute(apart, axes)
 
 
 def join_heads(backend: Backend, x: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError, UsageError
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Context
+from attncli.mechanism.context import Context
 from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import STAGES, LayerTrace

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.block import Context, Weights, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.intervention import Interventions, Kind, Replace
 from attncli.mechanism.spec import Block, Spec
 from attncli.mechanism.trace import LayerTrace

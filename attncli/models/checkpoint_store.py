@@ -8,7 +8,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Weights
+from attncli.mechanism.context import Weights
 from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Weights
+from attncli.mechanism.context import Weights
 from attncli.models.run import Store
 
 

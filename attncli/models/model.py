@@ -13,7 +13,7 @@ from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
-from attncli.mechanism.block import Context
+from attncli.mechanism.context import Context
 from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace

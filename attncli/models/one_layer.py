@@ -14,7 +14,7 @@ import numpy as np
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token, Tokenizer
-from attncli.mechanism.block import Weights
+from attncli.mechanism.context import Weights
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.random_streams import uniform
 from attncli.mechanism.spec import Alibi, Attention, Block, Embedding, Norm, Place, Position, Rope, Spec

@@ -9,7 +9,8 @@ from typing import Protocol
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Context, Weights, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec

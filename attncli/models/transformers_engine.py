@@ -20,7 +20,8 @@ from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock, Rule
-from attncli.mechanism.block import Weights, join_heads
+from attncli.mechanism.block import join_heads
+from attncli.mechanism.context import Weights
 from attncli.mechanism.intervention import NOTHING, Interventions, changed, uncut
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.streaming import attended, unseen

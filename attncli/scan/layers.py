@@ -20,7 +20,7 @@ from attncli.analysis.words import merged_words
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
-from attncli.mechanism.block import Context
+from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
 from attncli.mechanism.spec import Spec
 from attncli.mechanism.trace import LayerTrace

@@ -137,7 +137,8 @@ def test_the_command_line_starts_without_numpy_and_rich():
 
 def test_files_are_short():
     lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in EVERYTHING}
-    assert {name: length for name, length in lengths.items() if length > 365} == {}
+    most = {name: 300 if name.startswith("attncli/") else 345 for name in lengths}
+    assert {name: length for name, length in lengths.items() if length > most[name]} == {}
     assert median(lengths[name_of(path)] for path in SOURCES) <= 130
 
 

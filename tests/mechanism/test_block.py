@@ -11,7 +11,8 @@ import pytest
 from comparing import LIBRARIES, on, plain
 
 from attncli.arrays.backend import backend_of
-from attncli.mechanism.block import Context, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Alibi, Attention, Block, Mlp, Norm, RelativeBuckets
 

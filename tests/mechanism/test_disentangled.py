@@ -13,7 +13,8 @@ from oracles_layers import layer_norm, linear, softmax, split
 
 from attncli.arrays.backend import choose
 from attncli.mechanism.attend import RowBlock
-from attncli.mechanism.block import Context, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context
 from attncli.mechanism.disentangled import ANSWERS, ASKS, bucket
 from attncli.mechanism.spec import Attention, Block, Disentangled, Norm
 

@@ -8,7 +8,8 @@ import torch
 from comparing import LIBRARIES, attend, case, on, plain
 
 from attncli.arrays.backend import backend_of
-from attncli.mechanism.block import Context, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block
 

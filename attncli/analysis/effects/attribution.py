@@ -16,7 +16,8 @@ from attncli.analysis.effects.measures import Floats
 from attncli.analysis.effects.sweep import Text
 from attncli.arrays.backend import Array
 from attncli.errors import UnsupportedError
-from attncli.mechanism.block import Weights, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Weights
 from attncli.mechanism.intervention import Kind
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace

@@ -12,7 +12,8 @@ from attncli.analysis.effects.places import Chosen, attentions
 from attncli.analysis.effects.sweep import Change, Joint, Numbers, Text
 from attncli.errors import InputError
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Weights, run_block
+from attncli.mechanism.block import run_block
+from attncli.mechanism.context import Weights
 from attncli.mechanism.intervention import Intervention, Interventions, Kind, KnockOut, Replace, Zero
 from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace

@@ -18,7 +18,7 @@ from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
 from attncli.analysis.effects.room import Room
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
-from attncli.mechanism.block import Context, Weights
+from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.intervention import Interventions, Kind
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.branches import Leaving, Trunk, grow

@@ -26,15 +26,13 @@ from attncli.render.view import View
 
 Document = Any
 
-ALL_KEYS = 16
-"""Keys of which each has its own line; of more, the strongest have."""
-NAME = 14
+ALL_KEYS, NAME = 16, 14
+"""Keys of which each has its own line; of more, the strongest have. And cells of a name."""
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """An `attn.explain/1` document about a query, with the view it is shown in; each method is one part of the
-    screen."""
+    """An `attn.explain/1` document about a query, in its view; each method is one part of the screen."""
 
     document: AttentionTopic
     view: View
@@ -46,8 +44,8 @@ class Derivation:
     @cached_property
     def names(self) -> list[str]:
         """The keys' texts; learned keys come after the tokens."""
-        texts = [token.text for token in self.document.tokens]
-        return texts + [f"bias_k {at}" for at in range(self.document.extra_keys)]
+        learned = (f"bias_k {at}" for at in range(self.document.extra_keys))
+        return [*(token.text for token in self.document.tokens), *learned]
 
     @property
     def query(self) -> str:
@@ -290,15 +288,12 @@ class Derivation:
         return explain_answer(self.document, self.view)
 
     def _number(self, value: float | None) -> str:
-        if value is None:
-            return ""
-        text = f"{value:.{self.view.precision}f}"
+        text = "" if value is None else f"{value:.{self.view.precision}f}"
         return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
     def _left_out(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
-        said = say(self.view, "shown.keys", len(self.shown), len(self.names)) if self.rest else ""
-        return remark(said, self.view)
+        return remark(say(self.view, "shown.keys", len(self.shown), len(self.names)) if self.rest else "", self.view)
 
 
 PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "residual", "matrices", "answer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -23,6 +23,8 @@ from attncli.render.screens.across import ACROSS, across_part
 from attncli.render.screens.answer import heads_answer
 from attncli.render.screens.grid import grid_part, stated
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.heads_table import heads_rows as heads_rows
+from attncli.render.screens.heads_table import metric_value
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -39,10 +41,8 @@ MANY = 16
 """Heads above which maps are shown only when asked for: they would push the numbers off the screen."""
 ROOMY = 100
 """Below this width metrics have short names."""
-NARROW = 72
-"""Below this width the strongest links and labels get a table of their own."""
-LABELS = 40
-"""What labels need beside the rest."""
+NARROW, LABELS = 72, 40
+"""Below `NARROW` the strongest links and labels get a table of their own; labels need `LABELS` beside the rest."""
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
@@ -282,33 +282,12 @@ def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> lis
     return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
 
 
-def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
-    """One row per head as a table for `--plain`, its first row the names of the columns."""
-    names = list(dict.fromkeys(name for head in document.heads for name in head.metrics))
-    yield ("layer", "head", *names, "top_query", "top_key", "top_weight", "labels")
-    for head in document.heads:
-        link = head.top_link
-        metrics = (_value(head.metrics.get(name)) for name in names)
-        yield (
-            head.layer,
-            head.head,
-            *metrics,
-            *((None, None, None) if link is None else (link.query, link.key, link.weight)),
-            ",".join(head.labels or ()),
-        )
-
-
-def _value(metric: Any) -> Any:
-    return None if metric is None else metric.value
-
-
 def _name(head: Document) -> str:
     return f"layer {head.layer} head {head.head}"
 
 
 def _number(value: Any, view: View) -> str:
-    held = _value(value)
-    return "-" if held is None else f"{held:.{view.precision}f}"
+    return "-" if (held := metric_value(value)) is None else f"{held:.{view.precision}f}"
 
 
 def _link(link: Document | None, texts: Sequence[str], view: View) -> str:

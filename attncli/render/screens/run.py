@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.answer import run_answer
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.screens.overview import average_part, left_out, overview_part
+from attncli.render.screens.run_table import heads_of
+from attncli.render.screens.run_table import run_rows as run_rows
 from attncli.render.screens.stages import SHOWN, stage_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -76,7 +78,7 @@ def _wanted(part: str, document: RunDocument, view: View) -> bool:
         case "shapes":
             return not several
         case "maps":
-            return bool(document.maps) or 1 < len(_heads(document)) <= MAPS
+            return bool(document.maps) or 1 < len(heads_of(document)) <= MAPS
         case "average":
             return document.average is not UNSET and len(document.overview or ()) > 1
         case "scores" | "weights" | "output":
@@ -115,7 +117,7 @@ def _part(part: str, document: RunDocument, view: View) -> Lines:
             )
         case "links":
             note = "weight of a key in its query's row; bars from 0 to 1"
-            place = None if len(document.overview or _heads(document)) == 1 else layer_and_head
+            place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
             found = links(
                 document.links,
                 [token.text for token in tokens],
@@ -159,7 +161,7 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     if document.maps:
         held = [(part.layer, part) for part in document.maps]
     else:
-        held = [(layer, head) for layer, head in _heads(document) if head.weights is not UNSET]
+        held = [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
     if not held:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
@@ -185,7 +187,7 @@ def maps_part(document: RunDocument, view: View) -> Lines:
 
 def tables_part(part: str, document: RunDocument, view: View) -> Lines:
     """Scores, weights or output of the heads that are shown in full, with how to see the others."""
-    heads = _heads(document)
+    heads = heads_of(document)
     if document.pieces is not UNSET and part != "weights":
         return remark(f"words have no {part}: only weights are merged" if view.show is not None else "", view)
     shown = heads if view.full else heads[:1]
@@ -270,31 +272,6 @@ def _layer_output(layer: Document, document: RunDocument, view: View) -> Lines:
     )
 
 
-def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
-    """Every pair of query and key as a table for `--plain`, its first row the names of the columns; masked scores are
-    empty.
-
-    Of a document without matrices, the links in the same columns, without scores.
-    """
-    texts = [token.text for token in document.tokens]
-    if not document.layers:
-        yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
-        for link in document.links:
-            at, key = link.query, link.key
-            yield (link.layer, link.head, at, key, texts[at], texts[key], link.weight)
-        return
-    yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
-    positions = document.queries or range(len(texts))
-    for layer, head in _heads(document):
-        keys = key_names(texts, head.weights)
-        unknown = [[None] * len(keys)] * len(head.weights)  # words have no scores
-        for query, scores, weights in zip(
-            positions, unknown if head.scores is UNSET else head.scores, head.weights, strict=True
-        ):
-            for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
-                yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
-
-
 def _weights(head: Document) -> NDArray:
     return visible(head.weights, head.scores)
 
@@ -311,7 +288,3 @@ def _same(heads: Sequence[Document], output: Any) -> bool:
         and heads[0].output is not UNSET
         and np.array_equal(as_matrix(heads[0].output), as_matrix(output), equal_nan=True)
     )
-
-
-def _heads(document: RunDocument) -> list[tuple[int, Document]]:
-    return [(layer.layer, head) for layer in document.layers for head in layer.heads]

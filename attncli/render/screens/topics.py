@@ -9,7 +9,7 @@ from typing import Any
 
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark
+from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
@@ -282,12 +282,6 @@ def _metric_rows(document: Document) -> Iterable[list[object]]:
         yield [name, getattr(document, name)]
     yield ["value", document.example.value]
     yield ["uniform", document.example.uniform]
-
-
-def metrics_screen(meanings: Mapping[str, str], view: View) -> Lines:
-    """Every metric with a line of what a high value means."""
-    rows = [[name, own(meaning, view)] for name, meaning in meanings.items()]
-    return table(["metric", "a high value means"], rows, view)
 
 
 SCREENS: Mapping[str, Callable[[Document, View], Lines]] = {

@@ -1,0 +1,48 @@
+"""What a layer is given besides its input: weights by role, positions, what to keep, change and watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from attncli.arrays.backend import Array
+from attncli.mechanism.attend import EVERY_STAGE, RowBlock
+from attncli.mechanism.intervention import Interventions
+
+
+class Weights(Protocol):
+    """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
+
+    def __call__(self, role: str, /) -> Array | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a layer must know besides its weights and input.
+
+    positions: absolute position of each token, integers [token]; length: positions in all.
+    key_lengths: real keys per batch entry, integers [batch, 1, 1, 1]; None if all are real.
+    memory: the encoder's output [..., token, width] for cross-attention; memory_lengths likewise.
+    past: keys and values of earlier positions by layer, extended in place while generating.
+    keep: which n × n stages to keep. rows: None for dense attention; else how many query rows
+    to compute at a time, each block handed to `see(layer, kind, block)` with kind "self" or "cross".
+    interventions: what is changed on the way. asking: positions within the text, start to stop, that are computed as
+    queries and leave the layer, None for all; the others only lend their keys and values. watch: handed the layer, a
+    norm's place with what enters it, or "mlp" with what the feed-forward part gives.
+    """
+
+    positions: np.ndarray[Any, Any]
+    length: int
+    key_lengths: Array | None = None
+    memory: Array | None = None
+    memory_lengths: Array | None = None
+    past: dict[int, tuple[Array, Array]] | None = None
+    keep: frozenset[str] = EVERY_STAGE
+    rows: int | None = None
+    see: Callable[[int, str, RowBlock], None] | None = field(default=None)
+    interventions: Interventions = field(default_factory=dict)
+    asking: slice | None = None
+    watch: Callable[[int, str, Array], None] | None = field(default=None)
