@@ -22,6 +22,7 @@ TEXT = "The animal didn't cross the street because it was too tired"
 OTHER = "The animal didn't cross the street because it was too wide"
 COLOURS = """(selector) => {
   const canvas = document.querySelector(selector);
+  if (!canvas || !canvas.width || !canvas.height) return 0;  // not drawn yet
   const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
   const found = new Set();
   for (let at = 0; at < data.length; at += 4) found.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
@@ -60,7 +61,7 @@ def test_the_overview(window: Opened) -> None:
     )
     assert len(tiles) == 72
     assert tiles[71].startswith("layer 5 head 11")
-    assert window.value(COLOURS, "#h71 canvas") > 20
+    assert window.until(COLOURS.replace("return found.size", "return found.size > 20"), "#h71 canvas")
     assert window.value("() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')") == (
         "[CLS] The animal didn't cross the street because it was too tired [SEP]"
     )
@@ -123,7 +124,9 @@ def test_the_difference_is_signed(window: Opened) -> None:
     window.page.keyboard.press("Escape")
     window.page.keyboard.press("d")
     window.until("() => document.querySelectorAll('#view figure canvas').length === 3")
-    assert window.value(COLOURS, "#view figure:nth-child(3) canvas") > 20
+    assert window.until(
+        COLOURS.replace("return found.size", "return found.size > 20"), "#view figure:nth-child(3) canvas"
+    )
     numbers = window.until("() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)")
     assert any(one.startswith("+") for one in numbers)
     assert any(one.startswith("−") for one in numbers)
