@@ -26,7 +26,7 @@ class Part:
         return f"{self.number}-of-{self.count}"
 
     def shards(self, every: Sequence[int]) -> list[int]:
-        """This part's own shards, and then those of the others, for when they are left undone."""
+        """The shards of `every` that are this part's own."""
         return [shard for shard in every if shard % self.count == self.number - 1]
 
 
