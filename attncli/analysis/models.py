@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import convert
+
 from attncli import __version__
 from attncli.analysis.documents.model import AttentionRow, EstimatePart, LayerGroup, ModelDocument, ModelSide
+from attncli.analysis.documents.model_parts import (
+    EmbeddingPart,
+    ExpertsPart,
+    HeadPart,
+    MlpPart,
+    NormPart,
+    PositionPart,
+    QkNormPart,
+)
 from attncli.analysis.documents.models import AliasRow, CachedModel, ModelsDocument
 from attncli.errors import AttnError
 from attncli.inputs.checkpoint import Checkpoint
@@ -96,8 +107,8 @@ def model_document(
         tensors=len(checkpoint.names()),
         parameters=sum(prod(info.shape) for info in checkpoint.names().values() if "float" in info.dtype),
         bytes=stored,
-        spec=_side(spec),
-        decoder=None if spec.decoder is None else _side(spec.decoder),
+        spec=side_of(spec),
+        decoder=None if spec.decoder is None else side_of(spec.decoder),
         estimate=None if estimate is None else estimate_part(estimate),
         warnings=list(warnings),
     )
@@ -130,16 +141,17 @@ def groups(blocks: Iterable[Block]) -> list[tuple[list[int], Block]]:
     return found
 
 
-def _side(spec: Spec) -> ModelSide:
+def side_of(spec: Spec) -> ModelSide:
+    """What one side of a model does, as documents hold it."""
     return ModelSide(
         d_model=spec.d_model,
         vocabulary=spec.vocabulary,
         layers=len(spec.blocks),
         max_positions=spec.max_positions,
-        embedding=_plain(spec.embedding),
+        embedding=convert(_plain(spec.embedding), EmbeddingPart),
         groups=[_group(layers, block) for layers, block in groups(spec.blocks)],
-        final_norm=_plain(spec.final_norm),
-        head=_plain(spec.head),
+        final_norm=None if spec.final_norm is None else convert(_plain(spec.final_norm), NormPart),
+        head=None if spec.head is None else convert(_plain(spec.head), HeadPart),
     )
 
 
@@ -148,8 +160,8 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
         layers=layers,
         attention=_attention(block.attention),
         cross=None if block.cross is None else _attention(block.cross),
-        mlp=_plain(block.mlp),
-        norms={place: _plain(norm) for place, norm in block.norms.items()},
+        mlp=_part(block.mlp, MlpPart | ExpertsPart),
+        norms={place: convert(_plain(norm), NormPart) for place, norm in block.norms.items()},
         parallel=block.parallel,
         residual=block.residual,
     )
@@ -166,18 +178,21 @@ def _attention(attention: Attention) -> AttentionRow:
         sinks=attention.sinks,
         mask=spec_text(attention.mask),
         mask_says=describe(attention.mask),
-        position=_plain(attention.position),
-        qk_norm=_plain(attention.qk_norm),
+        position=_part(attention.position, PositionPart),
+        qk_norm=None if attention.qk_norm is None else convert(_plain(attention.qk_norm), QkNormPart),
     )
 
 
+def _part(value: object, kinds: Any) -> Any:
+    """A part of a Spec that is of one of several kinds, as documents hold it; None where there is none."""
+    return None if value is None else convert(_plain(value), kinds)
+
+
 def _plain(value: Any) -> Any:
-    """A part of a Spec as documents hold it: its kind and its fields; None where there is none."""
+    """A part of a Spec as its kind and its fields, by name."""
     if is_dataclass(value):
         held = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         return held if "kind" in held else {"kind": type(value).__name__.lower(), **held}
-    if isinstance(value, Mapping):
-        return {name: _plain(held) for name, held in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 

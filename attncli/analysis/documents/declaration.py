@@ -78,7 +78,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
     @property
     def schema(self) -> str:
         """The name with which it stands in its JSON, such as `attn.run/1`."""
-        return str(type(self).__struct_config__.tag)
+        return tag_of(self)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows: the page, and the text beside it."""
@@ -95,6 +95,11 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
     def misfits(self) -> Iterator[tuple[str, str]]:
         """What else contradicts itself: a place, such as `layers[0].heads`, and what is wrong there."""
         return iter(())
+
+
+def tag_of(part: Part) -> str:
+    """The name of a part's kind: what its tag says in JSON, such as `rope`; "" for a part without one."""
+    return str(part.__struct_config__.tag or "")
 
 
 def members(part: Part) -> Iterator[tuple[str, Any]]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.model_parts import (
+    EmbeddingPart,
+    ExpertsPart,
+    HeadPart,
+    MlpPart,
+    NormPart,
+    PositionPart,
+    QkNormPart,
+)
 
-Settings = Annotated[dict[str, Any], says("A part of the model: its kind and its settings.")]
+Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
 
 
 class AttentionRow(Part, frozen=True, kw_only=True):
@@ -21,8 +31,8 @@ class AttentionRow(Part, frozen=True, kw_only=True):
     sinks: Annotated[bool, says("Whether a learned sink per head takes part in the softmax.")]
     mask: Annotated[str, says("As --mask spells it.")]
     mask_says: Annotated[str, says("The mask in words.")]
-    position: Settings | None
-    qk_norm: Settings | None
+    position: PositionPart | None
+    qk_norm: QkNormPart | None
 
 
 class LayerGroup(Part, frozen=True, kw_only=True):
@@ -31,8 +41,8 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     layers: Annotated[list[Count], says("The layers that are alike.")]
     attention: AttentionRow
     cross: AttentionRow | None
-    mlp: Settings | None
-    norms: Annotated[dict[str, Settings | None], says("Normalizations by place.")]
+    mlp: MlpPart | ExpertsPart | None
+    norms: Annotated[dict[Place, NormPart], says("Normalizations by place.")]
     parallel: Annotated[bool, says("Whether attention and feed-forward read the same input.")]
     residual: bool
 
@@ -44,10 +54,10 @@ class ModelSide(Part, frozen=True, kw_only=True):
     vocabulary: Size
     layers: Size
     max_positions: Size | None
-    embedding: Settings | None
+    embedding: EmbeddingPart
     groups: Annotated[list[LayerGroup], says("Layers that do the same stand together.")]
-    final_norm: Settings | None
-    head: Settings | None
+    final_norm: NormPart | None
+    head: HeadPart | None
 
 
 class EstimatePart(Part, frozen=True, kw_only=True):
@@ -80,3 +90,11 @@ class ModelDocument(Document, tag="attn.model/1", frozen=True, kw_only=True):
     decoder: ModelSide | None
     estimate: EstimatePart | None
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Every layer stands in one group."""
+        for name, side in (("spec", self.spec), ("decoder", self.decoder)):
+            if side is not None:
+                told = sorted(layer for group in side.groups for layer in group.layers)
+                if len(told) != side.layers or told != list(range(len(told))):
+                    yield f"{name}.groups", f"not each of {side.layers} layers stands in one group"

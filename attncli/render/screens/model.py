@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from attncli.analysis.document import ranges
-from attncli.analysis.documents.model import ModelDocument
+from attncli.analysis.documents.declaration import tag_of
+from attncli.analysis.documents.model import AttentionRow, EstimatePart, LayerGroup, ModelDocument, ModelSide
+from attncli.analysis.documents.model_parts import (
+    AlibiPart,
+    BucketsPart,
+    DisentangledPart,
+    ExpertsPart,
+    MlpPart,
+    NormPart,
+    PositionPart,
+    RopePart,
+)
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
@@ -16,7 +26,6 @@ from attncli.render.safe import cut, safe
 from attncli.render.screens.header import SIDE, counted, fact, warning
 from attncli.render.view import View
 
-Document = Any
 SOURCES = {"folder": "a folder", "package": "an installed package", "cache": "the hub's local cache", "hub": "the hub"}
 PLACES = {
     "attn.in": "before attention",
@@ -73,20 +82,20 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
         for layer in range(side.layers):
             attention = next(group.attention for group in side.groups if layer in group.layers)
             told = (getattr(attention, key) for key in ("heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask"))
-            yield (name, layer, *told, attention.position["kind"] if attention.position else "none")
+            yield (name, layer, *told, "none" if attention.position is None else tag_of(attention.position))
 
 
-def _side(name: str, side: Document, view: View) -> Lines:
+def _side(name: str, side: ModelSide, view: View) -> Lines:
     embedding, limit = side.embedding, side.max_positions
     extra = [
-        f"{embedding['positions']} positions" if embedding["positions"] else "",
-        "token types" if embedding["types"] else "",
+        f"{embedding.positions} positions" if embedding.positions else "",
+        "token types" if embedding.types else "",
     ]
-    extra += [f"times {brief(embedding['scale'])}" if embedding["scale"] != 1 else "", _norm(embedding["norm"])]
+    extra += [f"times {brief(embedding.scale)}" if embedding.scale != 1 else "", _norm(embedding.norm)]
     head = side.head
     ends = [
         _norm(side.final_norm),
-        "" if head is None else "tied to the token table" if head["tied"] else "own output head",
+        "" if head is None else "tied to the token table" if head.tied else "own output head",
     ]
     rows = [
         heading(name, "", view),
@@ -103,7 +112,7 @@ def _side(name: str, side: Document, view: View) -> Lines:
     return stack(rows)
 
 
-def _group(group: Document, view: View) -> Lines:
+def _group(group: LayerGroup, view: View) -> Lines:
     title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
     norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
     shape = ["attention and feed-forward side by side"] if group.parallel else []
@@ -114,7 +123,7 @@ def _group(group: Document, view: View) -> Lines:
     return stack((*rows, fact("then", [_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
 
 
-def _attention(name: str, attention: Document, view: View) -> list[Lines]:
+def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
     heads, shared = attention.heads, attention.kv_heads
     root = root_of(attention.scale, attention.d_k, 0)
     sizes = [
@@ -130,7 +139,7 @@ def _attention(name: str, attention: Document, view: View) -> list[Lines]:
         f"soft-cap {brief(attention.softcap)}" if attention.softcap else "",
         "learned sinks" if attention.sinks else "",
     ]
-    sizes += [f"queries and keys normed ({_norm(attention.qk_norm['norm'])})" if attention.qk_norm else ""]
+    sizes += [f"queries and keys normed ({_norm(attention.qk_norm.norm)})" if attention.qk_norm else ""]
     said = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
     return [
         fact(name, sizes, view),
@@ -139,40 +148,40 @@ def _attention(name: str, attention: Document, view: View) -> list[Lines]:
     ]
 
 
-def _position(position: Document | None) -> str:
+def _position(position: PositionPart | None) -> str:
     match position:
         case None:
             return "none in the attention"
-        case {"kind": "rope", "dims": dims, "theta": theta, "pairing": pairing, "scaling": scaling}:
+        case RopePart(dims=dims, theta=theta, pairing=pairing, scaling=scaling):
             return f"rotary, {dims} dims, theta {brief(theta)}, {pairing} pairs" + (
-                f", {scaling['kind']} scaling" if scaling else ""
+                f", {tag_of(scaling)} scaling" if scaling else ""
             )
-        case {"kind": "alibi"}:
+        case AlibiPart():
             return "ALiBi"
-        case {"kind": "relativebuckets", "buckets": buckets, "max_distance": most}:
+        case BucketsPart(buckets=buckets, max_distance=most):
             return f"{buckets} relative buckets up to distance {most}"
-        case _:
-            return str(position["kind"])
+        case DisentangledPart():
+            return tag_of(position)
 
 
-def _norm(norm: Document | None) -> str:
+def _norm(norm: NormPart | None) -> str:
     if norm is None:
         return ""
-    name = "layer norm" if norm["kind"] == "layer" else "RMS norm"
-    return f"{name}, eps {brief(norm['eps'])}" + (", weight 1 + w" if norm["unit_offset"] else "")
+    name = "layer norm" if norm.kind == "layer" else "RMS norm"
+    return f"{name}, eps {brief(norm.eps)}" + (", weight 1 + w" if norm.unit_offset else "")
 
 
-def _mlp(mlp: Document | None) -> str:
+def _mlp(mlp: MlpPart | ExpertsPart | None) -> str:
     match mlp:
-        case {"kind": "mlp", "width": width, "activation": activation, "gated": gated}:
+        case MlpPart(width=width, activation=activation, gated=gated):
             return f"feed-forward {width} wide, {'gated ' if gated else ''}{activation}"
-        case {"kind": "experts", "count": count, "chosen": chosen, "width": width}:
+        case ExpertsPart(count=count, chosen=chosen, width=width):
             return f"{count} experts {width} wide, {chosen} for each token"
-        case _:
+        case None:
             return "no feed-forward"
 
 
-def _estimate(found: Document, view: View) -> Lines:
+def _estimate(found: EstimatePart, view: View) -> Lines:
     parts = [
         f"{name} {size_words(size)}" for name, size in sorted(found.memory.items(), key=lambda item: -item[1]) if size
     ]

@@ -1,0 +1,174 @@
+"""What `attn.model/1` says of a model's parts: the fields of `mechanism.spec`, each kind by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from attncli.analysis.documents.declaration import Count, Part, Size, says
+
+
+class NormPart(Part, frozen=True, kw_only=True):
+    """A normalization."""
+
+    kind: Literal["layer", "rms"]
+    eps: float
+    unit_offset: Annotated[bool, says("Whether the stored weight w multiplies as 1 + w.")]
+    affine: Annotated[bool, says("Whether there is a stored weight.")]
+
+
+class QkNormPart(Part, tag_field="kind", tag="qknorm", frozen=True, kw_only=True):
+    """The normalization of queries and keys."""
+
+    norm: NormPart
+    over: Annotated[Literal["head", "own", "width"], says("Each head by shared or own weights, or all heads at once.")]
+    after: Annotated[bool, says("Whether it follows the position encoding.")]
+
+
+class LinearPart(Part, tag_field="kind", tag="linear", frozen=True, kw_only=True):
+    """Frequencies divided by a factor."""
+
+    factor: float
+
+
+class DynamicPart(Part, tag_field="kind", tag="dynamic", frozen=True, kw_only=True):
+    """A base that grows with the text."""
+
+    factor: float
+    original: Size
+
+
+class Llama3Part(Part, tag_field="kind", tag="llama3", frozen=True, kw_only=True):
+    """Long wavelengths divided, short ones kept."""
+
+    factor: float
+    low: float
+    high: float
+    original: Size
+
+
+class YarnPart(Part, tag_field="kind", tag="yarn", frozen=True, kw_only=True):
+    """Slow dimensions interpolated, fast ones kept, cos and sin scaled."""
+
+    factor: float
+    original: Size
+    fast: float
+    slow: float
+    magnitude: float | None
+    truncate: bool
+
+
+class LongRopePart(Part, tag_field="kind", tag="longrope", frozen=True, kw_only=True):
+    """One divisor per frequency, by the length of the text."""
+
+    short: list[float]
+    long: list[float]
+    original: Size
+    magnitude: float
+
+
+class RopePart(Part, tag_field="kind", tag="rope", frozen=True, kw_only=True):
+    """Rotary positions."""
+
+    dims: Annotated[Count, says("How many entries of each query and key are rotated.")]
+    theta: float
+    pairing: Literal["half", "adjacent"]
+    scaling: LinearPart | DynamicPart | Llama3Part | YarnPart | LongRopePart | None
+    first: Annotated[Count, says("The entry at which the rotated ones begin.")]
+
+
+class AlibiPart(Part, tag_field="kind", tag="alibi", frozen=True, kw_only=True):
+    """A bias by distance, with a slope per head."""
+
+    symmetric: bool
+    factor: float
+    coarse: Annotated[bool, says("Whether it is rounded to bfloat16.")]
+
+
+class BucketsPart(Part, tag_field="kind", tag="relativebuckets", frozen=True, kw_only=True):
+    """A learned bias by distance, in buckets."""
+
+    buckets: Size
+    max_distance: Size
+    bidirectional: bool
+
+
+class DisentangledPart(Part, tag_field="kind", tag="disentangled", frozen=True, kw_only=True):
+    """Scores of content with position and of position with content."""
+
+    span: Size
+    furthest: Size | None
+    asks: bool
+    answers: bool
+    own: bool
+    norm: NormPart | None
+
+
+PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart
+
+
+class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=True):
+    """A gate with bounds."""
+
+    limit: float
+    slope: float
+
+
+Activation = Annotated[str, says("The activation function.")]
+
+
+class MlpPart(Part, tag_field="kind", tag="mlp", frozen=True, kw_only=True):
+    """A feed-forward part."""
+
+    width: Size
+    activation: Activation
+    gated: bool
+    bounded: BoundedPart | None
+
+
+class RoutingPart(Part, tag_field="kind", tag="routing", frozen=True, kw_only=True):
+    """How a router's numbers become the experts' shares."""
+
+    score: Literal["softmax", "sigmoid"]
+    factor: float
+    groups: Size
+    groups_chosen: Size
+    group_by: Size
+    corrected: bool
+    of_input: bool
+
+
+class ExpertsPart(Part, tag_field="kind", tag="experts", frozen=True, kw_only=True):
+    """A mixture of feed-forward parts."""
+
+    count: Size
+    chosen: Size
+    width: Size
+    activation: Activation
+    renormalise: Annotated[bool, says("Whether the shares of the chosen ones are made to sum to 1.")]
+    shared: Annotated[MlpPart | None, says("A part that serves every token besides.")]
+    shared_share: Annotated[bool, says("Whether the token decides how much of it is added.")]
+    routing: RoutingPart
+    bounded: BoundedPart | None
+
+
+class EmbeddingPart(Part, tag_field="kind", tag="embedding", frozen=True, kw_only=True):
+    """How token ids become vectors."""
+
+    width: Annotated[Size | None, says("Of the token table; null for d_model.")]
+    projection: Literal["tokens", "sum"] | None
+    scale: float
+    positions: Literal["learned", "sinusoidal", "halves", "timescales"] | None
+    position_offset: int
+    padding: int | None
+    types: Count
+    norm: NormPart | None
+
+
+class HeadPart(Part, tag_field="kind", tag="head", frozen=True, kw_only=True):
+    """How the last vectors become logits."""
+
+    tied: Annotated[bool, says("Whether the token table is the matrix.")]
+    scale: float
+    softcap: float | None
+    projection: bool
+    offsets: bool
