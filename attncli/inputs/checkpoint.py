@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from attncli.arrays import threads
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.array_pool import Pool
 from attncli.inputs.dtypes import named
@@ -19,9 +20,6 @@ from attncli.inputs.read_ahead import WORTH_A_THREAD, Pieces, ReadAhead, Stretch
 from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
 from attncli.inputs.widening import all_finite, convert
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
 
 WORTH_HELP = 8 * 2**20
 """Bytes of converted numbers from which a second thread repays waiting for it."""
@@ -229,28 +227,15 @@ def _converted(pieces: Pieces, stored: np.dtype[Any], wanted: Array) -> bool:
     Nothing else runs meanwhile but the thread that reads, which is mostly ahead.
     """
 
-    def take() -> bool:
-        finite = True
+    finite: list[bool] = []
+
+    def take() -> None:
         for first, piece in pieces:
             part, at = piece.view(stored), first // stored.itemsize
-            finite = convert(part, wanted[at : at + part.size]) and finite
-        return finite
+            finite.append(convert(part, wanted[at : at + part.size]))
 
-    if wanted.nbytes < WORTH_HELP:
-        return take()
-    other = _helper().submit(take)
-    try:
-        finite = take()
-    finally:
-        beside = other.result()
-    return finite and beside
-
-
-@cache
-def _helper() -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(1, "attn-convert")
+    threads.at_once([take] if wanted.nbytes < WORTH_HELP else [take, take])
+    return all(finite)
 
 
 def _method(settings: object) -> str:

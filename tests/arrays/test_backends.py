@@ -100,6 +100,20 @@ def test_erf_everywhere(kind):
 
 
 @each
+def test_erf_in_float32_is_off_by_its_rounding(kind):
+    values = np.concatenate([np.linspace(-6, 6, 24001), [0.0, 1e-30, -1e-3, 3.92, np.inf, -np.inf]]).astype(np.float32)
+    given = values.copy()
+    found = of(kind, "float32").numpy(of(kind, "float32").erf(of(kind, "float32").array(given))).astype(np.float64)
+    wanted = np.array([math.erf(x) for x in values.tolist()])
+    assert np.array_equal(given, values)
+    assert np.abs(found - wanted).max() < 1.2e-7
+    assert np.abs(found).max() == 1
+    small = np.abs(values) < 1e-2
+    assert np.allclose(found[small], wanted[small], rtol=2e-7, atol=0)
+    assert np.isnan(of(kind, "float32").numpy(of(kind, "float32").erf(of(kind, "float32").array([np.nan])))).all()
+
+
+@each
 def test_erf_of_many_numbers_is_taken_by_blocks_up_to_the_last(kind):
     values = np.linspace(-3, 3, 2 * 8192 + 11).reshape(-1, 3)[:, ::-1]
     found = of(kind).numpy(of(kind).erf(of(kind).array(values)))

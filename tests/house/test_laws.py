@@ -178,6 +178,7 @@ def test_only_the_border_writes_and_exits():
 
 
 EXPONENTIALS = {
+    "attncli/arrays/error_function.py",
     "attncli/arrays/numpy_backend.py",
     "attncli/arrays/torch_backend.py",
     "attncli/mechanism/softmax.py",

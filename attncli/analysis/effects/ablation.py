@@ -29,12 +29,15 @@ from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.trace import LayerTrace
-from attncli.models.estimate import WIDE_UP_TO, seconds_of
+from attncli.models.estimate import seconds_of
 from attncli.models.model import Model
 
 ZERO = ByZero()
 DRAWS = 8
 """Random directions whose effects are averaged into a baseline."""
+WIDE_UP_TO = 0.1
+"""Seconds more up to which float32 effects are worth computing in float64: in float32 they are off by a few millionths
+of the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +149,8 @@ def ranked(effects: Sequence[Effect]) -> list[int]:
 
 
 def ready(model: Model, tokens: Sequence[Token], branches: Sequence[Place]) -> Text:
-    """The text in the type that it is computed in: float64 for float32 results where that takes little time more."""
+    """The text in the type that it is computed in: float64 for a checkpoint's float32 results where that takes little
+    time more (`WIDE_UP_TO`). Documents say which (`compute_dtype`)."""
     own = model.backend
     if own.dtype == "float32" and model.identity.source == "checkpoint":
         work = sweep_work(model.spec, len(tokens), branches, 1)

@@ -6,8 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hooked_transformers import mixing, projections
 
 import attncli
+import attncli.models.aliases
 from attncli.analysis.effects.ablation import Removal, Removed, remove
 from attncli.analysis.effects.changes import ByZero, Link
 from attncli.analysis.effects.measures import Asked
@@ -24,12 +26,12 @@ def model(library: str = "numpy", dtype: str = "float64") -> Model:
 
 
 @cache
-def removed(link: Link | None, library: str = "numpy", dtype: str = "float64", memory: int | None = None) -> Removed:
+def removed(link: Link | None, library: str = "numpy", dtype: str = "float64") -> Removed:
     own = model(library, dtype)
     tokens = own.encode(SAMPLE)
     assert [tokens[place].text for place in (IT, ANIMAL, STREET)] == ["it", "animal", "street"]
     removal = Removal(everything(own.spec), ByZero(), link, baseline="none")
-    return remove(own, tokens, removal, Asked(("vector",), (IT,), len(tokens) - 1), memory=memory)
+    return remove(own, tokens, removal, Asked(("vector",), (IT,), len(tokens) - 1))
 
 
 def cosines(found: Removed) -> dict[tuple[int, int], float]:
@@ -63,12 +65,15 @@ def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
     from attncli.analysis.effects.room import least, room
 
-    own = model()
+    own, heads = model(), range(3, 12, 4)
     small = least(own.spec, 15, "float64")
-    assert room(own.spec, 15, 72, "float64", small).at_once == 1
-    assert len(list(room(own.spec, 15, 72, "float64", small).groups(list(range(72)), 1))) > 6
-    whole, little = cosines(removed(None)), cosines(removed(None, memory=small))
-    assert np.abs(np.subtract(list(whole.values()), list(little.values()))).max() < 1e-13
+    assert room(own.spec, 15, 18, "float64", small).at_once == 1
+    assert len(list(room(own.spec, 15, 18, "float64", small).groups(list(range(18)), 1))) > 2
+    removal = Removal(Chosen(range(6), heads), ByZero(), baseline="none")
+    asked, tokens = Asked(("vector",), (IT,), 14), own.encode(SAMPLE)
+    whole, little = cosines(removed(None)), cosines(remove(own, tokens, removal, asked, memory=small))
+    assert set(little) == {(layer, head) for layer in range(6) for head in heads}
+    assert max(abs(whole[place] - value) for place, value in little.items()) < 1e-13
 
 
 def test_the_mean_over_tokens_hides_a_link() -> None:
@@ -78,3 +83,30 @@ def test_the_mean_over_tokens_hides_a_link() -> None:
     found = remove(own, tokens, removal, Asked(("vector",), tuple(range(len(tokens))), 0))
     assert found.effects == []
     assert found.together["cosine"] == pytest.approx(0.0018, abs=5e-5)
+
+
+def test_in_float32_no_farther_from_float64_than_twice_what_transformers_is() -> None:
+    """All heads are computed in float32, as the document says."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    single = removed(None, dtype="float32")
+    assert single.backend.dtype == "float32"
+    exact, ours = cosines(removed(None)), cosines(single)
+    folder = attncli.models.aliases.locate("minilm").folder
+    theirs = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = torch.tensor([[token.id for token in model().encode(SAMPLE)]])
+    outs = projections(theirs, lambda: theirs(ids))
+    apart = []
+    with torch.no_grad():
+        own = theirs(ids).last_hidden_state[0, IT].double()
+        for layer, head in ((layer, head) for layer in (0, 5) for head in range(0, 12, 3)):
+
+            def zero(z: np.ndarray, head: int = head) -> np.ndarray:
+                z[head] = 0
+                return z
+
+            with mixing(outs[layer, "self"], zero, 12):
+                other = theirs(ids).last_hidden_state[0, IT].double()
+            found = (own / own.norm() - other / other.norm()).square().sum().item() / 2
+            apart.append((abs(found - exact[layer, head]), abs(ours[layer, head] - exact[layer, head])))
+    reference, own_error = np.asarray(apart).mean(0)
+    assert 0 < own_error <= 2 * reference
