@@ -144,6 +144,7 @@ MAX_MEMORY = option(
 JSON = option("--json", help="One JSON document.", panel=OUTPUT)
 NDJSON = option("--ndjson", help="One JSON document a line, one line a text.", panel=OUTPUT)
 PLAIN = option("--plain", help="Tab-separated lines, no decoration.", panel=OUTPUT)
+CSV = option("--csv", help="Also write the table, with commas: what --plain shows.", panel=OUTPUT, metavar="FILE")
 OUTPUT_FILE = option(
     "--output", "-o", help="Write the answer to a file; - is standard output.", panel=OUTPUT, metavar="FILE"
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
@@ -75,7 +76,7 @@ def check(
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
-    _check_files({"--output": asked.file, "--figure": asked.svg, **(written or {})})
+    _check_files({"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **(written or {})})
 
 
 def _check_files(given: Mapping[str, Path | None]) -> None:
@@ -168,19 +169,31 @@ def give(
 ) -> None:
     """Answer with documents, each written as soon as it is there.
 
-    screen: a document as a screen. rows: a document as a table with a header line, for `--plain`.
+    screen: a document as a screen. rows: a document as a table with a header line, for `--plain` and `--csv`.
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
+    A table is whole also where the reader of the answer has gone (BrokenPipeError).
     several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
     """
-    if asked.file is not None:
-        from attncli.inputs.atomic import atomic_writer
+    with ExitStack() as files:
+        write = environment.write
+        if asked.file is not None or asked.csv is not None:
+            from attncli.inputs.atomic import atomic_writer
 
-        with atomic_writer(asked.file) as file:
+            if asked.csv is not None:
+                table = files.enter_context(atomic_writer(asked.csv))
+                documents = _tabled(documents, rows, table, several)
+            if asked.file is not None:
+                write = files.enter_context(atomic_writer(asked.file)).write
+        gone: BrokenPipeError | None = None
+        try:
             for piece in _pieces(documents, screen, rows, asked, environment, how, several):
-                file.write(piece)
-        return
-    for piece in _pieces(documents, screen, rows, asked, environment, how, several):
-        environment.write(piece)
+                write(piece)
+        except BrokenPipeError as error:
+            gone = error
+            for _ in documents if asked.csv is not None else ():
+                pass
+    if gone is not None:
+        raise gone
 
 
 def _pieces(
@@ -203,21 +216,36 @@ def _pieces(
         if asked.ndjson:
             yield records.ndjson_line(document)
         elif asked.plain:
-            yield from _plain(rows(document), place, several)
+            yield from _plain(rows(document), place, several, records.plain)
         else:
             yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode(
                 "utf-8", "backslashreplace"
             )
 
 
-def _plain(rows: Iterable[Sequence[object]], place: int, several: bool) -> Iterator[bytes]:
-    """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
-    is, from 0."""
-    from attncli.render.encoding import plain
+def _tabled(
+    documents: Iterable[Kind], rows: Callable[[Kind], Iterable[Sequence[object]]], table: BinaryIO, several: bool
+) -> Iterator[Kind]:
+    """The documents, each with its table written to `--csv` first."""
+    from attncli.render.encoding import comma_separated
 
+    for place, document in enumerate(documents):
+        for piece in _plain(rows(document), place, several, comma_separated):
+            table.write(piece)
+        yield document
+
+
+def _plain(
+    rows: Iterable[Sequence[object]],
+    place: int,
+    several: bool,
+    written: Callable[[Iterable[Sequence[object]]], str],
+) -> Iterator[bytes]:
+    """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
+    is, from 0. written: rows as lines."""
     table = (("text" if at == 0 else place, *row) if several else row for at, row in enumerate(rows))
     left = islice(table, 0 if place == 0 else 1, None)
-    while lines := plain(islice(left, LINES)):
+    while lines := written(islice(left, LINES)):
         yield lines.encode()
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,6 @@ from attncli.cli import completion, page_output, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli.options import (
-    OUTPUT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -82,9 +80,6 @@ class HeadsOptions:
     ] = None
     words: Annotated[bool, the.WORDS] = False
     all_links: Annotated[bool, the.ALL_LINKS] = False
-    csv: Annotated[
-        Path | None, option("--csv", help="Also write the table of heads as .csv.", panel=OUTPUT, metavar="FILE")
-    ] = None
 
 
 def heads(
@@ -108,14 +103,14 @@ def heads(
     from attncli.render.screens.heads import PARTS, heads_rows, heads_screen
 
     environment: Environment = ctx.obj
-    page_output.check(page, output, lines=text.lines, others=[asked.csv])
-    answer.check(output, environment, parts=PARTS, written={"--csv": asked.csv, "--html": page.html})
+    page_output.check(page, output, lines=text.lines)
+    answer.check(output, environment, parts=PARTS, written={"--html": page.html})
     how = answer.view(output, environment, parts=PARTS)
     if asked.renormalise and asked.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
         )
-    single = output.json or any(path is not None for path in (output.svg, asked.csv, page.html))
+    single = output.json or any(path is not None for path in (output.svg, page.html))
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
     wanted = _wanted(loaded, model, output, asked)
     repeats = _repeats(loaded, wanted)
@@ -226,23 +221,7 @@ def _document(
         document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: asked.top])
     if output.svg is not None:
         answer.draw(document, output)
-    if asked.csv is not None:
-        _write_csv(asked.csv, document)
     return document
-
-
-def _write_csv(path: Path, document: HeadsDocument) -> None:
-    import csv
-    from io import StringIO
-
-    from attncli.inputs.atomic import atomic_writer
-    from attncli.render.screens.heads import heads_rows
-
-    stream = StringIO()
-    table: Iterator[Sequence[object]] = heads_rows(document)
-    csv.writer(stream, lineterminator="\n").writerows(table)
-    with atomic_writer(path) as file:
-        file.write(stream.getvalue().encode())
 
 
 app = command_app(heads)

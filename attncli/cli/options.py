@@ -95,6 +95,7 @@ class OutputOptions:
     json: Annotated[bool, the.JSON] = False
     ndjson: Annotated[bool, the.NDJSON] = False
     plain: Annotated[bool, the.PLAIN] = False
+    csv: Annotated[Path | None, the.CSV] = None
     output: Annotated[Path | None, the.OUTPUT_FILE] = None
     svg: Annotated[Path | None, the.FIGURE] = None
     figure_style: Annotated[str, the.FIGURE_STYLE] = ""
@@ -119,6 +120,7 @@ class OutputOptions:
 
 
 TableOutput = Annotated[
-    OutputOptions, only("json", "ndjson", "plain", "output", "color", "ascii", "lang", "quiet", "verbose", "debug")
+    OutputOptions,
+    only("json", "ndjson", "plain", "csv", "output", "color", "ascii", "lang", "quiet", "verbose", "debug"),
 ]
 """The output options of a command whose screen is one table, always shown whole."""

@@ -53,7 +53,8 @@ def check(
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
     if any(
-        path is not None and path.absolute() == asked.html.absolute() for path in (output.file, output.svg, *others)
+        path is not None and path.absolute() == asked.html.absolute()
+        for path in (output.file, output.svg, output.csv, *others)
     ):
         raise UsageError(
             "--html and another option name the same file", where=str(asked.html), expected="a file for each"

@@ -162,6 +162,15 @@ def plain(rows: Iterable[Sequence[object]]) -> str:
     return "".join("\t".join(_field(value) for value in row) + "\n" for row in rows)
 
 
+def comma_separated(rows: Iterable[Sequence[object]]) -> str:
+    """The same fields as `plain` has, with commas between them and quotes where they need some (RFC 4180)."""
+    return "".join(",".join(_quoted(_field(value)) for value in row) + "\n" for row in rows)
+
+
+def _quoted(field: str) -> str:
+    return '"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field
+
+
 def _field(value: object) -> str:
     if value is None:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -127,3 +128,41 @@ def test_a_process_that_ends_at_once_removes_what_it_began(tmp_path: Path) -> No
 
     with pytest.raises(SystemExit):
         stopped()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ablate", 'said "no, no"', "--num-heads", "2", "--residual", "--baseline", "none"),
+        ("find", 'a "b" , c', "--from", "a", "--to", ","),
+        ("run", "a,b\nc", "--lines"),
+        ("tokens", 'a "b", c\td'),
+        ("compare", "a b", "a c"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_table_with_commas_is_the_plain_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    if "--lines" in command:
+        (tmp_path / "texts").write_text(command[1])
+        command = (command[0], "--file", str(tmp_path / "texts"), *command[2:])
+    told = ask(*command, "--plain", "--csv", str(file))
+    assert told.code == 0, told.err
+    rows = list(csv.reader(file.open(newline="", encoding="utf-8"), strict=True))
+    assert rows == [line.split("\t") for line in told.out.splitlines()]
+    assert ask(*command, "--csv", str(tmp_path / "again.csv")).out == ask(*command).out
+    assert file.read_bytes() == (tmp_path / "again.csv").read_bytes()
+    assert ask(*command, "--csv", str(file), "-o", str(file)).code == 2
+
+
+def test_a_reader_that_has_gone_leaves_the_whole_table(tmp_path: Path) -> None:
+    file, texts = tmp_path / "table.csv", tmp_path / "texts"
+    texts.write_text("\n".join(f"one two three {number}" for number in range(60)))
+    told = ("run", "--file", str(texts), "--lines", "--plain")
+    with start(attn(*told, "--csv", str(file))) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+    rows = list(csv.reader(file.open(newline="", encoding="utf-8")))
+    assert rows == [line.split("\t") for line in ask(*told).out.splitlines()]
