@@ -175,7 +175,7 @@ def give(
     several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
     """
     with ExitStack() as files:
-        write = environment.write
+        write: Callable[[bytes], object] = environment.write
         if asked.file is not None or asked.csv is not None:
             from attncli.inputs.atomic import atomic_writer
 
