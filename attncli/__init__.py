@@ -15,6 +15,7 @@ Where things are, in the order in which data flows; a room imports only rooms ab
     analysis    what the numbers say: metrics, links, labels, and the documents that commands print
     scan        how a corpus is counted: a plan, shards, workers, what they add up to
     render      how it looks: screens, tables, figures, the page, phrases
+    explore     how it is walked through: the full-screen application
     guide       what to read: Markdown pages, by language
     cli         how it is asked: one command per file
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "heads": "Compare all heads: small maps, metrics, labels.",
     "explain": "The derivation, step by step, with this text's numbers.",
     "find": "Find the heads that send one token to another.",
+    "explore": "Walk through heads and words full screen.",
     "ablate": "What changes when a head, or a link, is taken away.",
     "logits": "What each head adds to a token's logit.",
     "patch": "Which heads carry the difference between two texts.",

@@ -84,20 +84,9 @@ def _show_page(
     environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
 ) -> None:
     """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
-    from attncli.analysis.documents.run import RunDocument
-    from attncli.analysis.records.saved import document_record, tensors_record
     from attncli.render.page.contents import Page
 
-    if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
-        from attncli.inputs.tensors import read_tensors
-
-        record: RunRecord | None = tensors_record(read_tensors(file, allow_nonfinite=True), document)
-    else:
-        record = document_record(document)
-    if record is None:
-        raise InputError(
-            f"a document {document.schema} holds no heads to look at", where=str(file), expected="run, heads or cross"
-        )
+    record = record_of(document, file)
     effects = page_output.effects_of(document)
     start = {"view": "effects"} if effects else {}
     made = Page(
@@ -112,6 +101,23 @@ def _show_page(
     page_output.write(target, made)
     if browse:
         page_output.browse(environment, target)
+
+
+def record_of(document: Document, file: Path) -> RunRecord:
+    """What a document, or the tensors of its file, hold of its heads. Raises InputError for one not about heads."""
+    from attncli.analysis.documents.run import RunDocument
+    from attncli.analysis.records.saved import document_record, tensors_record
+
+    if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
+        from attncli.inputs.tensors import read_tensors
+
+        return tensors_record(read_tensors(file, allow_nonfinite=True), document)
+    record = document_record(document)
+    if record is None:
+        raise InputError(
+            f"a document {document.schema} holds no heads to look at", where=str(file), expected="run, heads or cross"
+        )
+    return record
 
 
 def opened(file: Path, top: int = 10) -> Document:

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "attncli"
-ROOMS = ["errors", "arrays", "mechanism", "inputs", "models", "analysis", "scan", "render", "guide", "cli"]
+ROOMS = ["errors", "arrays", "mechanism", "inputs", "models", "analysis", "scan", "render", "explore", "guide", "cli"]
 """In the order in which data flows; a room may import only itself and rooms before it."""
 
 DOORS = {PACKAGE / name for name in ("__init__.py", "__main__.py", "metrics.py", "notebook.py")}

@@ -1,12 +1,13 @@
 """The explanations in English."""
 
-from attncli.render.phrases import effects, scan
+from attncli.render.phrases import effects, explore, scan
 
 PHRASES = {
     "guide.title": "the guide",
     "guide.how": "attn guide PAGE shows a page; --markdown prints it as it is written.",
     **scan.ENGLISH,
     **effects.ENGLISH,
+    **explore.ENGLISH,
     # the derivation
     "place": "layer {0} head {1} · query {2} {3}",
     "kept": "Numbers are rounded to {0} digits. Columns of terms have as many more as they need to add up to the printed totals.",

@@ -1,12 +1,13 @@
 """The explanations in Chinese."""
 
-from attncli.render.phrases import effects, scan
+from attncli.render.phrases import effects, explore, scan
 
 PHRASES = {
     "guide.title": "指南",
     "guide.how": "attn guide PAGE 显示一页；--markdown 按原样输出。",
     **scan.CHINESE,
     **effects.CHINESE,
+    **explore.CHINESE,
     "place": "第 {0} 层 第 {1} 头 · 查询 {2} {3}",
     "kept": "数字取 {0} 位小数。各列加数多取所需的位数，使其和与印出的总和一致。",
     "agrees": "手算结果与程序运行所得最多相差 {0}。",

@@ -1,0 +1,124 @@
+"""`attn explore`: a run, or a saved file, walked through full screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attncli.cli import declarations as the
+from attncli.cli import delivery, request
+from attncli.cli.options import (
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    only,
+    without,
+)
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.explore.source import Source
+    from attncli.explore.state import State
+
+HEADS = 8
+"""Heads of seeded weights, unless told otherwise."""
+FILES = (".json", ".safetensors", ".npz")
+"""What a text is taken for the name of a file by, where it has no blank."""
+
+
+def explore(
+    ctx: typer.Context,
+    text: Annotated[TextOptions, without("lines")],
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
+    query: Annotated[str | None, the.QUERY] = None,
+) -> None:
+    """Walk through heads, words and weights full screen, with the arrow keys; ? says what each key does.
+
+    attn explore --model minilm "The animal was too tired, so it slept" --query it
+
+    attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
+    """
+    environment: Environment = ctx.obj
+    delivery.check(output, environment)
+    how = delivery.view(output, environment)
+    _refuse_elsewhere(environment)
+    source, state = _opened(environment, text, model, attention, compute, query)
+    from attncli.explore.terminal import Terminal, keyboard, leaving
+
+    if not keyboard():
+        raise UsageError(
+            "attn explore hears keys, and there is no terminal to hear them from",
+            expected="a terminal as standard input",
+        )
+    from attncli.explore.app import Explorer
+
+    deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
+    app = Explorer(source, how, state=state, driver=Terminal, deep=deep)
+    with leaving(app.leave_by):
+        app.run()
+    if app.stopped is not None:
+        environment.stopped = app.stopped
+        raise KeyboardInterrupt
+    if app.failure is not None:
+        raise app.failure
+
+
+def _refuse_elsewhere(environment: Environment) -> None:
+    """Raise UsageError where there is no screen to draw on."""
+    if environment.stdout_is_terminal and environment.variables.get("TERM") != "dumb":
+        return
+    raise UsageError(
+        "attn explore fills a terminal's screen, and standard output is none"
+        if not environment.stdout_is_terminal
+        else "attn explore fills a terminal's screen, and TERM=dumb says that this one has none",
+        expected="a terminal",
+        hint="attn run … for the same as text, attn run … --html page.html for a browser",
+    )
+
+
+def _opened(
+    environment: Environment,
+    text: TextOptions,
+    model: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    query: str | None,
+) -> tuple[Source, State | None]:
+    """What is explored, and where it begins, if that was said."""
+    from attncli.explore.source import Live
+    from attncli.explore.state import State
+
+    if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
+        return _saved(Path(text.text)), None
+    from dataclasses import replace
+
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
+    found = request.one_text(environment, text)
+    with request.told_where(found):
+        tokens = request.tokens_of(loaded, found)
+    layers = request.numbers(model.layer, "layer", len(loaded.spec.blocks))
+    heads = request.numbers(model.head, "head", min(block.attention.heads for block in loaded.spec.blocks))
+    source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
+    at = None if query is None else request.query_index(environment, tokens, query)
+    return source, None if at is None else State(query=at, layer=(layers or [0])[0], head=(heads or [0])[0])
+
+
+def _saved(file: Path) -> Source:
+    """A saved document, or tensors, as `attn view` opens them."""
+    from attncli.cli.view import opened, record_of
+    from attncli.explore.source import Saved
+
+    document = opened(file)
+    return Saved(file.name, lambda: record_of(document, file))
+
+
+app = command_app(explore)

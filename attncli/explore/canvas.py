@@ -1,0 +1,61 @@
+"""The canvas: the one widget of the screen; it draws a pane's lines and writes only those that changed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from attncli.explore.pane import Pane, Spot
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, line_width
+
+INKS = {False: ("#d7dae0", "#14161b", "#868e9c"), True: ("#1f2328", "#fbfbf9", "#6b7280")}
+"""Ink, ground and faint ink of a dark and of a light screen."""
+
+
+@lru_cache(4096)
+def style_of(name: str, light: bool, color: bool) -> Style:
+    """A piece's style on this screen. name: a Rich style."""
+    ink, ground, faint = INKS[light]
+    if not color:
+        kept = Style.parse(name) if name else Style()
+        return Style(bold=kept.bold, underline=kept.underline, reverse=kept.reverse)
+    return Style(color=ink, bgcolor=ground) + (Style.parse(name.replace(FAINT, faint)) if name else Style())
+
+
+class Canvas(Widget, can_focus=True):
+    """Draws the pane it was given last."""
+
+    DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
+
+    def __init__(self, *, light: bool, color: bool) -> None:
+        super().__init__()
+        self._light, self._color = light, color
+        self._pane = Pane()
+
+    def show(self, pane: Pane) -> None:
+        """Draw this pane; lines that are as before are left as they are."""
+        before, self._pane = self._pane.rows, pane
+        changed = [
+            Region(0, at, self.size.width, 1)
+            for at, row in enumerate(pane.rows)
+            if at >= len(before) or before[at] != row
+        ]
+        if changed:
+            self.refresh(*changed)
+
+    def spot(self, x: int, y: int) -> Spot | None:
+        """What lies there."""
+        return self._pane.spots(x, y) if 0 <= y < self._pane.height else None
+
+    def render_line(self, y: int) -> Strip:
+        """One line as Textual takes it."""
+        row: Line = self._pane.rows[y] if y < self._pane.height else ()
+        parts = [Segment(text, style_of(told, self._light, self._color)) for text, told in row if text]
+        strip = Strip(parts, line_width(row))
+        return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))

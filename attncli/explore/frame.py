@@ -1,0 +1,213 @@
+"""The frame: a line that says what runs, the grid beside what is looked at, the sentence, the answer, the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from attncli.explore.grid import about, grid, slot
+from attncli.explore.held import Held, Pair
+from attncli.explore.keys import KEYS
+from attncli.explore.matrix import matrix
+from attncli.explore.painting import SHADES, accent, palette_of
+from attncli.explore.pane import KeySpot, Pane, Spot, beside, filled, sized, stacked
+from attncli.explore.state import State
+from attncli.explore.words import answer, sentence
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, Piece, line_width
+from attncli.render.palette import shade, sign
+from attncli.render.phrases import say
+from attncli.render.safe import cells, cut, label, safe
+from attncli.render.view import View
+
+LEAST_WIDTH, LEAST_HEIGHT = 40, 12
+"""Below this there is nothing to see."""
+
+LAST = ("help", "quit")
+"""Keys that the footer always has."""
+
+Drawn = Callable[[int, int], Pane]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What is told besides: a line in place of the answer, and how far long work has come (None for none)."""
+
+    said: str = ""
+    working: str = ""
+    share: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Everything the screen shows. right: draws what is looked at in a room, None for the matrix. title: its name.
+
+    values: what colours the heads in place of the measure; whole: draws over everything between header and footer.
+    """
+
+    state: State
+    held: Held
+    view: View
+    notice: Notice = field(default_factory=Notice)
+    right: Drawn | None = None
+    title: str = ""
+    whole: Drawn | None = None
+    values: dict[Pair, float | None] | None = None
+    measure: str = ""
+
+
+def framed(frame: Frame, width: int, height: int) -> Pane:
+    """The screen, exactly this large."""
+    view = frame.view
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        said = cut(spell(say(view, "explore.small", LEAST_WIDTH, LEAST_HEIGHT), ascii=view.ascii), max(width, 1))
+        return sized(Pane((((said, ""),),)), width, height, ascii=view.ascii)
+    top = Pane((_header(frame, width), _rule(width, view)))
+    foot = _footer(frame, width)
+    room = height - top.height - foot.height
+    if frame.whole is not None:
+        body = sized(frame.whole(width - 2, room), width - 2, room, ascii=view.ascii)
+        margin = Pane(tuple(((" ", ""),) for _ in range(room)))
+        return stacked((top, beside(margin, sized(body, width - 1, room), 1, ("", "")), foot))
+    told = _told(frame, width - 2, room)
+    body = _body(frame, width, room - told.height)
+    return stacked((top, body, told, foot))
+
+
+def _body(frame: Frame, width: int, height: int) -> Pane:
+    """The grid with the chosen head below it, beside what is looked at."""
+    view, state, held = frame.view, frame.state, frame.held
+    extent = held.extent
+    columns = max((max(heads) + 1 for heads in extent.heads.values()), default=1)
+    edge = len(str(max(extent.heads, default=0))) + 1
+    most = max(width * 2 // 5, 24) if width >= 64 else width // 3
+    wide = slot(extent, most)
+    left = min(max(columns * wide + edge, min(26, most)), most)
+    rows = min(len(extent.heads) + 1, max(height - 1, 2))
+    details = height - rows - 2
+    details = 0 if details < 3 else details
+    name = frame.measure or say(view, f"explore.measure.{state.measure}", _word(frame))
+    heads = stacked(
+        (
+            Pane((_title(name, view, chosen=state.focus == "heads"),)),
+            grid(state, held, view, left, height - 1 - (details + 1 if details else 0), values=frame.values),
+            *((Pane((((" " * left, ""),),)), about(state, held, view, left, details)) if details else ()),
+        )
+    )
+    room = width - left - 4
+    title = frame.title or say(view, "explore.title.matrix", state.layer, state.head)
+    drawn = frame.right or (lambda w, h: matrix(state, held, view, w, h))
+    top = (*_title(title, view, chosen=state.focus == "words"),)
+    legend = _legend(frame) if frame.right is None else ()
+    free = room - line_width(top) - line_width(legend)
+    heading: Line = (*top, (" " * free, ""), *legend) if free > 1 else top
+    right = stacked((Pane((heading,)), sized(drawn(room, height - 1), room, height - 1, ascii=view.ascii)))
+    both = beside(sized(heads, left, height, ascii=view.ascii), sized(right, room, height), left, ("  ", ""))
+    margin = Pane(tuple(((" ", ""),) for _ in range(height)))
+    return beside(margin, sized(both, width - 1, height, ascii=view.ascii), 1, ("", ""))
+
+
+def _word(frame: Frame) -> str:
+    tokens = frame.held.keys if frame.state.turned else frame.held.queries
+    if not tokens:
+        return ""
+    return cut(label(tokens[min(frame.state.word, len(tokens) - 1)].text.strip(), ascii=frame.view.ascii), 14)
+
+
+def _title(text: str, view: View, *, chosen: bool) -> Line:
+    """A part's name; the part that the arrows move has a mark before it."""
+    mark = (">" if view.ascii else "▸") if chosen else " "
+    return ((mark, accent(view)), (spell(text, ascii=view.ascii), "bold" if chosen else ""))
+
+
+def _legend(frame: Frame) -> Line:
+    """The colours from little to much, and how weights become colours."""
+    view, state = frame.view, frame.state
+    signed = state.sight == "difference" and state.other is not None
+    steps = [at / 7 for at in range(8)]
+    if view.color and not view.ascii:
+        palette = palette_of(view, signed=signed)
+        shades = [palette.colour(at / (SHADES - 1)) for at in range(0, SHADES - SHADES % 2, 3)]
+        ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
+    else:
+        ramp = [((sign if signed else shade)(step, ascii=view.ascii), "") for step in steps]
+    ends = ("−", "+") if signed else ("0", "1" if state.scale == "linear" else say(view, "explore.scale.most"))
+    name = "" if signed else say(view, f"explore.scale.{state.scale}")
+    return (
+        (f"{spell(name, ascii=view.ascii)} " if name else "", FAINT),
+        (spell(ends[0], ascii=view.ascii), FAINT),
+        *ramp,
+        (spell(ends[1], ascii=view.ascii), FAINT),
+    )
+
+
+def _told(frame: Frame, width: int, room: int) -> Pane:
+    """The sentence, and below it the answer or what has just happened."""
+    view, state, held = frame.view, frame.state, frame.held
+    most = 2 if room < 20 else 3 if room < 30 else 5
+    said = (
+        Pane((((cut(safe(frame.notice.said, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),))
+        if frame.notice.said
+        else answer(state, held, view, width)
+    )
+    said = Pane(said.rows[: 2 if room < 24 else 4])
+    shaded = sentence(state, held, view, width, most)
+    both = stacked((Pane(((),)), shaded, said))
+    margin = Pane(tuple(((" ", ""),) for _ in range(both.height)))
+    return beside(margin, sized(both, width + 1, both.height, ascii=view.ascii), 1, ("", ""))
+
+
+def _header(frame: Frame, width: int) -> Line:
+    """What runs, on the left; the chosen head, or how far work has come, on the right."""
+    view, record = frame.view, frame.held.record
+    model = record.model
+    parts = ["attn explore"]
+    if model is not None:
+        sizes = say(view, "explore.sizes", model.layers, model.heads)
+        name = record.name or model.name or say(view, f"explore.source.{model.source}", model.seed)
+        parts = [safe(name, ascii=view.ascii), *([model.family] if model.family else []), sizes]
+        if record.attention is not None and record.attention.mask not in ("none", ""):
+            parts.append(safe(record.attention.mask, ascii=view.ascii))
+    parts.append(say(view, "explore.tokens", len(frame.held.queries)))
+    notice = frame.notice
+    if notice.share is not None:
+        share = f"{notice.share:.0%}".rjust(4)
+        right: list[Piece] = [(f"{spell(notice.working, ascii=view.ascii)}{share} ", accent(view))]
+    else:
+        right = [
+            (spell(say(view, "explore.head", frame.state.layer, frame.state.head), ascii=view.ascii) + " ", "bold")
+        ]
+    size = line_width(tuple(right))
+    left = cut(spell(" · ".join(parts), ascii=view.ascii), max(width - size - 2, 1), ascii=view.ascii)
+    return ((" ", ""), (left, "bold" if not model else ""), (" " * max(width - size - cells(left) - 1, 0), ""), *right)
+
+
+def _rule(width: int, view: View) -> Line:
+    return (("-" * width if view.ascii else "─" * width, FAINT),)
+
+
+def _footer(frame: Frame, width: int) -> Pane:
+    """The keys that lead on from here, as many as fit beside those for help and the way out; each can be clicked."""
+    view = frame.view
+    offered = [key for key in KEYS if key.foot]
+    told = {key.does: spell(say(view, f"explore.foot.{key.does}"), ascii=view.ascii) for key in offered}
+    sizes = {key.does: len(key.shown) + 1 + cells(told[key.does]) for key in offered}
+    room = width - 2 - sum(sizes[does] + 2 for does in LAST)
+    pieces: list[Piece] = [(" ", "")]
+    spans: list[tuple[int, int, str]] = []
+    used = 1
+    for key in offered:
+        size = sizes[key.does]
+        if key.does not in LAST:
+            if size + 2 > room:
+                continue
+            room -= size + 2
+        spans.append((used, used + size, key.names[0]))
+        pieces += [(key.shown, accent(view) or "bold"), (f" {told[key.does]}", FAINT), ("  ", "")]
+        used += size + 2
+
+    def spots(x: int, y: int) -> Spot | None:
+        return next((KeySpot(name) for start, stop, name in spans if start <= x < stop), None)
+
+    return Pane((filled(tuple(pieces), width),), spots)

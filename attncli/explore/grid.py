@@ -1,0 +1,194 @@
+"""The grid of heads: a cell for each, layers below each other, coloured by one number; below it the chosen head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attncli.analysis.records.head import METRICS
+from attncli.explore.held import Held, Pair
+from attncli.explore.painting import SHADES, levels, marked, palette_of, style
+from attncli.explore.pane import HeadSpot, Pane, Spot, sized
+from attncli.explore.state import Extent, State
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line, Piece
+from attncli.render.palette import shade, sign
+from attncli.render.phrases import say
+from attncli.render.safe import cells, cut, label, pad
+from attncli.render.view import View
+
+MEASURES = ("word", *METRICS)
+"""What may colour the heads, in the order of the key that goes through them."""
+ROOMY = 4
+"""Cells of a head whose number is written in it."""
+
+
+def measured(state: State, held: Held) -> dict[Pair, float | None]:
+    """The number of each head that colours it."""
+    if state.measure == "word":
+        found = held.strongest(state.word, turned=state.turned)
+        return {place: found.get(place) for place in held.heads}
+    return {place: head.metrics.get(state.measure) for place, head in held.heads.items()}
+
+
+def slot(extent: Extent, width: int) -> int:
+    """Cells of a head in a grid of this width: 4 with its number, or 2, or 1."""
+    most = max((max(heads) + 1 for heads in extent.heads.values()), default=1)
+    edge = len(str(max(extent.heads, default=0))) + 1
+    return next((wide for wide in (ROOMY, 2) if most * wide + edge <= width), 1)
+
+
+def grid(
+    state: State, held: Held, view: View, width: int, height: int, *, values: dict[Pair, float | None] | None = None
+) -> Pane:
+    """The grid in this room; of more layers or heads than fit, those around the chosen one. values: other numbers."""
+    extent = held.extent
+    found = measured(state, held) if values is None else values
+    wide = slot(extent, width)
+    edge = len(str(max(extent.heads, default=0))) + 1
+    columns = max((max(heads) + 1 for heads in extent.heads.values()), default=0)
+    fitting = max((width - edge) // wide, 1)
+    left = min(max(state.head - fitting // 2, 0), max(columns - fitting, 0))
+    shown = range(left, min(left + fitting, columns))
+    layers = list(extent.heads)
+    at = layers.index(state.layer) if state.layer in layers else 0
+    room = max(height - 1, 1)
+    top = min(max(at - room // 2, 0), max(len(layers) - room, 0))
+    rows: list[Line] = [((" " * edge, ""), *_numbers(shown, wide, state))]
+    largest = max((abs(value) for value in found.values() if value is not None and value == value), default=0.0)
+    highest = 1.0 if state.measure in ("word", "entropy") and values is None and largest <= 1 else largest
+    signed = any(value is not None and value < 0 for value in found.values())
+    for layer in layers[top : top + room]:
+        chosen = layer == state.layer
+        rows.append(
+            (
+                (pad(str(layer), edge - 1, "right") + " ", "bold" if chosen else FAINT),
+                *(_cell((layer, head), state, extent, found, highest, view, wide, signed=signed) for head in shown),
+            )
+        )
+
+    def spots(x: int, y: int) -> Spot | None:
+        column, row = (x - edge) // wide + left, y - 1 + top
+        if y < 1 or x < edge or row >= len(layers) or column >= left + len(shown):
+            return None
+        return HeadSpot(layers[row], column) if extent.has(layers[row], column) else None
+
+    return sized(Pane(tuple(rows), spots), width, height, ascii=view.ascii)
+
+
+def _numbers(shown: range, wide: int, state: State) -> list[Piece]:
+    """The heads' numbers over their columns, as many as leave a blank between."""
+    most = len(str(shown.stop - 1)) if len(shown) else 1
+    every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
+    pieces: list[Piece] = []
+    used = 0
+    for head in shown:
+        if head % every == 0 or head == state.head:
+            text = pad(str(head), wide, "right")
+            start = (head - shown.start + 1) * wide - len(text)
+            if start >= used + (used > 0 and wide == 1):
+                pieces += [(" " * (start - used), ""), (text, "bold" if head == state.head else FAINT)]
+                used = start + len(text)
+    return pieces
+
+
+def _cell(
+    place: Pair,
+    state: State,
+    extent: Extent,
+    found: dict[Pair, float | None],
+    highest: float,
+    view: View,
+    wide: int,
+    *,
+    signed: bool,
+) -> Piece:
+    """One head: its colour, its number where there is room, brackets around the chosen one."""
+    chosen = place == (state.layer, state.head)
+    if not extent.has(*place):
+        return " " * wide, ""
+    value = found.get(place)
+    if value is None or value != value:
+        text, told = ("··"[:wide] if not view.ascii else ".."[:wide]).rjust(wide), FAINT
+    else:
+        fraction = min(abs(value) / highest, 1.0) if highest > 0 else 0.0
+        fraction = 0.5 + np.sign(value) * fraction / 2 if signed else fraction
+        level = int(levels(np.array([fraction]))[0])
+        mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
+        text = " " * wide if view.color and not view.ascii else mark * min(wide, 2)
+        if wide == ROOMY:
+            text = " " + _short(value)
+        told = style(palette_of(view, signed=signed), level) if view.color else ""
+    text = text.rjust(wide)[:wide]
+    if place == state.other:
+        text = "A" if wide == 1 else f"A{text[1:]}"
+    if chosen:
+        if wide == ROOMY:
+            return (text, marked(view)) if view.color else (f"[{text[1:]}"[:wide], "bold reverse")
+        return ("◆" if not view.ascii else "@") if wide == 1 else "[]", marked(view)
+    return text, told
+
+
+def _short(value: float) -> str:
+    """A number in three cells: `.65`, `1.0`, `12`, `-.3`."""
+    if abs(value) >= 99.5:
+        return "big" if value > 0 else "-99"
+    if abs(value) >= 9.95:
+        return f"{value:.0f}"
+    if value < 0:
+        return f"{value:.1f}".replace("-0.", "-.")
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"[1:]
+
+
+def about(state: State, held: Held, view: View, width: int, height: int) -> Pane:
+    """The chosen head in a few lines: its labels, its numbers, its strongest links."""
+    head = held.heads.get((state.layer, state.head))
+    if head is None or height < 2:
+        return sized(Pane(), width, height)
+    rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
+    if head.labels:
+        rows[0] = (
+            *rows[0],
+            ("  " + cut(label(", ".join(head.labels), ascii=view.ascii), width, ascii=view.ascii), FAINT),
+        )
+    numbers = [(say(view, f"explore.metric.{name}"), head.metrics.get(name)) for name in METRICS]
+    told = [(name, value) for name, value in numbers if value is not None]
+    links = [link for link in head.links if link[0] < len(held.queries) and link[1] < len(held.keys)]
+    room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)
+    name_width = max((cells(name) for name, _ in told), default=0)
+    two = width >= 2 * (name_width + 7)
+    column = width // 2 if two else width
+    lines: list[Line] = []
+    for start in range(0, len(told), 2 if two else 1):
+        row: list[Piece] = []
+        for name, value in told[start : start + (2 if two else 1)]:
+            text = pad(cut(name, column - 7, ascii=view.ascii), min(name_width, column - 7))
+            row += [(text, FAINT), (pad(f" {value:.2f}", 6, "right"), "" if name else FAINT)]
+            row.append((" " * max(column - cells(text) - 6, 0), ""))
+        lines.append(tuple(row))
+    rows += lines[:room]
+    left = height - len(rows)
+    spots: dict[int, tuple[int, int]] = {}
+    if links and left > 1:
+        rows.append(((say(view, "explore.links"), FAINT),))
+        side = max((width - 8) // 2, 3)
+        for query, key, weight in links[: left - 1]:
+            a, b = (
+                pad(cut(label(token.text.strip(), ascii=view.ascii), side, ascii=view.ascii), side, at)
+                for token, at in ((held.queries[query], "right"), (held.keys[key], "left"))
+            )
+            spots[len(rows)] = (query, key)
+            rows.append(((a, ""), (" > " if view.ascii else " → ", FAINT), (b, ""), (f"{weight:.2f}"[-4:], "")))
+
+    def lies(x: int, y: int) -> Spot | None:
+        from attncli.explore.pane import PairSpot
+
+        return PairSpot(*spots[y]) if y in spots else None
+
+    return sized(Pane(tuple(rows), lies), width, height, ascii=view.ascii)
+
+
+def next_measure(state: State) -> State:
+    """The next number to colour heads by."""
+    return replace(state, measure=MEASURES[(MEASURES.index(state.measure) + 1) % len(MEASURES)])

@@ -1,0 +1,181 @@
+"""Held: what is known of a run, head by head as it comes; weights are made when they are looked at."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.exclude import Exclusion, exclusion
+from attncli.analysis.links import LEFT_OUT
+from attncli.analysis.records.fixed import Fixed, Floats
+from attncli.analysis.records.head import HeadRecord
+from attncli.analysis.records.recipe import Absent, Exact, Products, Roots, made_again, numbers
+from attncli.analysis.records.run import RunRecord
+from attncli.analysis.visible_keys import Bools, Ints
+from attncli.explore.state import Extent
+from attncli.inputs.token import Token
+
+WHOLE = 1024
+"""Words up to which a head's weights are made whole; of a longer text, the rows that are shown."""
+CACHED = 1 << 23
+"""Weights that are kept of the heads looked at last."""
+
+Pair = tuple[int, int]
+
+
+class Held:
+    """A run's heads by layer and number, as far as they are known.
+
+    share: how much of the run is done, 0 to 1.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record, self.share = record, 0.0
+        self.heads: dict[Pair, HeadRecord] = {}
+        learned = record.model is not None and record.model.source == "checkpoint"
+        sides = record.sides
+        self.left_out: Exclusion = exclusion(
+            LEFT_OUT if learned else (), sides.keys, queries=None if sides.same else sides.queries
+        )
+        self._made: OrderedDict[Pair, Floats] = OrderedDict()
+        self._strongest: tuple[tuple[int, bool, int], dict[Pair, float]] | None = None
+
+    @property
+    def queries(self) -> Sequence[Token]:
+        """The words that look."""
+        return self.record.sides.queries
+
+    @property
+    def keys(self) -> Sequence[Token]:
+        """The words looked at."""
+        return self.record.sides.keys
+
+    @property
+    def extent(self) -> Extent:
+        """What there is to look at so far."""
+        layers: dict[int, list[int]] = {}
+        for layer, head in sorted(self.heads):
+            layers.setdefault(layer, []).append(head)
+        return Extent(dict(layers), len(self.queries), len(self.keys))
+
+    def add(self, head: HeadRecord) -> None:
+        """Take a head."""
+        self.heads[head.layer, head.head] = head
+        self._strongest = None
+
+    def weights(self, place: Pair, rows: slice | None = None) -> Floats | None:
+        """A head's weights, float32 [query, key], of these rows or all; None where they are not kept. Hidden pairs are
+        NaN, learned keys left out."""
+        head = self.heads.get(place)
+        if head is None or isinstance(head.recipe, Absent):
+            return None
+        asked = range(len(self.queries))[rows or slice(None)]
+        if len(self.queries) > WHOLE:
+            return self._rows(head, np.asarray(asked, np.int64))
+        if place not in self._made:
+            self._made[place] = self._rows(head, np.arange(len(self.queries)))
+            while sum(kept.size for kept in self._made.values()) > CACHED and len(self._made) > 1:
+                self._made.popitem(last=False)
+        self._made.move_to_end(place)
+        return self._made[place][asked.start : asked.stop]
+
+    def _rows(self, head: HeadRecord, rows: Ints) -> Floats:
+        seen = None if head.seen is None else _shown(head.seen[rows], head.columns)
+        match head.recipe:
+            case Exact(weights):
+                found = weights[rows]
+            case Roots(codes):
+                found = np.square(codes[rows].astype(np.float32) / np.float32(65535))
+            case Products():
+                found = made_again(head.recipe, rows, seen)
+            case _:
+                found = np.full((len(rows), len(self.keys)), np.nan, np.float32)
+        if seen is not None:
+            found = np.where(seen, found, np.float32(np.nan))
+        return found[:, : len(self.keys)]
+
+    def row(self, place: Pair, query: int) -> Floats | None:
+        """What one query gives each key, [key]; hidden keys are NaN."""
+        if place in self._made:
+            return self._made[place][query]
+        head = self.heads.get(place)
+        if head is None or isinstance(head.recipe, Absent):
+            return None
+        found: Floats = self._rows(head, np.array([query]))[0]
+        return found
+
+    def column(self, place: Pair, key: int) -> Floats | None:
+        """What each query gives one key, [query]; queries that do not see it are NaN."""
+        head = self.heads.get(place)
+        if place in self._made or head is None or not isinstance(head.recipe, Products):
+            found = self.weights(place)
+            return None if found is None else found[:, key]
+        recipe = head.recipe
+        scores = numbers(recipe.q) @ _vector(recipe.k, key) * np.float32(recipe.scale)
+        if recipe.softcap is not None:
+            scores = np.float32(recipe.softcap) * np.tanh(scores / np.float32(recipe.softcap))
+        if recipe.bias is not None:
+            scores = scores + recipe.bias[key - np.arange(len(scores)) + len(scores) - 1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            made: Floats = np.where(np.isneginf(recipe.lse), np.float32(0), np.exp(scores - recipe.lse))
+        if head.seen is not None:
+            bit = (head.seen[:, key // 8] >> (7 - key % 8)) & 1
+            made = np.where(bit == 1, made, np.float32(np.nan))
+        return made
+
+    def strongest(self, word: int, *, turned: bool) -> dict[Pair, float]:
+        """The strongest link from a word, or turned to it, of every head; uninformative links are left out."""
+        asked = (word, turned, len(self.heads))
+        if self._strongest is None or self._strongest[0] != asked:
+            out = self._out(word, turned=turned)
+            found: dict[Pair, float] = {}
+            for place in self.heads:
+                values = self.column(place, word) if turned else self.row(place, word)
+                if values is not None:
+                    found[place] = float(np.where(out | np.isnan(values), 0.0, values).max(initial=0.0))
+            self._strongest = asked, found
+        return self._strongest[1]
+
+    def _out(self, word: int, *, turned: bool) -> Bools:
+        """Which links from a word, or turned to it, say little."""
+        if not turned:
+            return self.left_out.rows(np.array([word]))[0]
+        out = self.left_out.queries | bool(self.left_out.keys[word])
+        for offset in self.left_out.beside:
+            if 0 <= word - offset < len(out):
+                out[word - offset] = True
+        return out
+
+    def told(self, query: int) -> Bools:
+        """Which keys say little where this query looks at them."""
+        return self._out(query, turned=False)
+
+    def weight(self, place: Pair, query: int, key: int) -> float | None:
+        """One weight; None where it is hidden or not known."""
+        row = self.row(place, query)
+        if row is None:
+            known = self.heads[place].links if place in self.heads else ()
+            return next((weight for q, k, weight in known if (q, k) == (query, key)), None)
+        return None if np.isnan(row[key]) else float(row[key])
+
+    def search(self, query: int, key: int) -> list[tuple[float, Pair]]:
+        """Every head that has this link by its weight, the largest first."""
+        found = [(self.weight(place, query, key), place) for place in self.heads]
+        return sorted(
+            ((weight, place) for weight, place in found if weight is not None), key=lambda one: (-one[0], one[1])
+        )
+
+
+def _shown(bits: np.ndarray[Any, Any], columns: int) -> Bools:
+    return np.unpackbits(bits, axis=-1, count=columns).astype(bool)
+
+
+def _vector(kept: Fixed | Floats, row: int) -> Floats:
+    """One row of a matrix that is kept either way."""
+    if isinstance(kept, Fixed):
+        return kept.low + kept.step * kept.codes[row].astype(np.float32)
+    found: Floats = kept[row]
+    return found

@@ -1,0 +1,114 @@
+"""Sources: what can be asked of a model with a text, and of a saved file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from attncli.analysis.documents.ablate import AblateDocument
+from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.records.run import RunRecord, run_record
+from attncli.errors import UnsupportedError
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+Told = Callable[[float], None]
+"""Is told the share of the work done; raises where the work is no longer wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Live:
+    """A model and a text. layers, heads: which, None for all. words: whether pieces are merged to words.
+
+    typed: how many of the tokens were typed; those after it were generated.
+    """
+
+    model: Model
+    text: str
+    tokens: Sequence[Token]
+    typed: int
+    layers: Sequence[int] | None = None
+    heads: Sequence[int] | None = None
+    words: bool = False
+
+    @classmethod
+    def of(cls, model: Model, text: str, tokens: Sequence[Token] | None = None) -> Live:
+        """A text as it is typed. Raises InputError for one without tokens, or with too many."""
+        found = model.encode(text) if tokens is None else tokens
+        return cls(model, text, found, len(found))
+
+    def record(self, told: Told) -> RunRecord:
+        """The run, whose heads come one after another."""
+        return run_record(
+            self.model, self.text, self.tokens, name=self.model.identity.name or "", layers=self.layers,
+            heads=self.heads, words=self.words, progress=told,
+        )  # fmt: skip
+
+    def retold(self, text: str) -> Live:
+        """The same model reading another text."""
+        found = self.model.encode(text)
+        return replace(self, text=text, tokens=found, typed=len(found))
+
+    def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
+        """One query's attention written out."""
+        from attncli.analysis.derivation import derivation_document
+
+        return derivation_document(self.model, self.text, self.tokens, layer=layer, head=head, query=query)
+
+    def effects(
+        self, query: int, chosen: tuple[int, int] | None, link: tuple[int, int] | None, told: Told
+    ) -> AblateDocument:
+        """What the word's last vector turns by when heads are taken away, one at a time.
+
+        chosen: one head, None for every one. link: cut it instead of the whole head.
+        """
+        from attncli.analysis.ablate import ablate_document
+        from attncli.analysis.effects.ablation import Removal
+        from attncli.analysis.effects.changes import Link
+        from attncli.analysis.effects.measures import Asked
+        from attncli.analysis.effects.places import Chosen, everything
+        from attncli.models.machine_limits import free_memory
+
+        spec = self.model.spec
+        heads = everything(spec) if chosen is None else Chosen((chosen[0],), (chosen[1],))
+        cut = None if link is None else Link((link[0],), (link[1],))
+        removal = Removal(heads, link=cut, baseline="none" if chosen is None else "all")
+        asked = Asked(("vector",), (query,), len(self.tokens) - 1)
+        memory = free_memory().bytes
+        return ablate_document(self.model, self.text, self.tokens, removal, asked, memory=memory, told=told)
+
+    def longer(self, told: Told) -> Live:
+        """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
+        from attncli.analysis.generate import Continuing, generated_document
+
+        document = generated_document(
+            self.model, self.text, self.tokens, Continuing(1, layers=[0], heads=[0]), progress=told
+        )
+        new = document.generated[0]
+        text = self.text + document.continuation
+        token = Token(len(self.tokens), new.text, new.id, len(self.text), len(text), new.special)
+        return replace(self, text=text, tokens=[*self.tokens, token])
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A saved file. make: its record, anew each time, for its heads are gone through once."""
+
+    name: str
+    make: Callable[[], RunRecord]
+
+    def record(self, told: Told) -> RunRecord:
+        """The record of the file."""
+        del told
+        return self.make()
+
+
+Source: TypeAlias = Live | Saved
+
+
+def live(source: Source, what: str) -> Live:
+    """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
+    if isinstance(source, Live):
+        return source
+    raise UnsupportedError(what)

@@ -1,0 +1,107 @@
+"""State: what is looked at, as one value that every key turns into another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Sight = Literal["matrix", "links", "why", "search", "difference", "effects"]
+"""What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
+taking heads away changes."""
+SIGHTS: tuple[Sight, ...] = ("matrix", "links", "why", "search", "difference", "effects")
+Scale = Literal["linear", "log", "row", "rest"]
+SCALES: tuple[Scale, ...] = ("linear", "row", "log", "rest")
+"""How weights become colours; "rest" leaves the first key out."""
+Focus = Literal["heads", "words"]
+"""What the arrows move: the head, or the pair of words."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What is looked at. query, key: positions of the words; the weight between them is the chosen one.
+
+    turned: whether the sentence tells who looks at the chosen word. measure: what colours the heads: "word" for the
+    strongest link of the chosen word, or the name of a metric. other: the head that is subtracted. near: whether a
+    long text is shown word by word. step: of the derivation. row: of a list; top: the first line shown of a long part.
+    """
+
+    layer: int = 0
+    head: int = 0
+    query: int = 0
+    key: int = 0
+    sight: Sight = "matrix"
+    focus: Focus = "heads"
+    turned: bool = False
+    scale: Scale = "linear"
+    measure: str = "word"
+    other: tuple[int, int] | None = None
+    near: bool = False
+    step: int = 0
+    row: int = 0
+    top: int = 0
+
+    @property
+    def word(self) -> int:
+        """The word that the sentence is about: the one that looks, or, turned, the one looked at."""
+        return self.key if self.turned else self.query
+
+    def sees(self, sight: Sight) -> State:
+        """The same place in another sight, from its beginning."""
+        return self if sight == self.sight else replace(self, sight=sight, row=0, top=0, step=0)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What there is to look at. heads: by layer, the numbers of its heads. queries, keys: how many words."""
+
+    heads: dict[int, Sequence[int]]
+    queries: int
+    keys: int
+
+    def has(self, layer: int, head: int) -> bool:
+        """Whether there is this head."""
+        return head in self.heads.get(layer, ())
+
+
+def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
+    """The head nearest to this one among those there are; the state itself where there are none."""
+    if not extent.heads:
+        return state
+    layers = list(extent.heads)
+    near = min(layers, key=lambda one: (abs(one - layer), one))
+    found = min(extent.heads[near], key=lambda one: (abs(one - head), one))
+    return replace(state, layer=near, head=found, top=0)
+
+
+def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
+    """So many layers and heads on, in the order of those there are; stops at the ends."""
+    if not extent.has(state.layer, state.head):
+        return at_head(state, extent, state.layer, state.head)
+    rows = list(extent.heads)
+    layer = rows[min(max(rows.index(state.layer) + layers, 0), len(rows) - 1)]
+    columns = list(extent.heads[layer])
+    head = min(columns, key=lambda one: (abs(one - state.head), one))
+    return replace(state, layer=layer, head=columns[min(max(columns.index(head) + heads, 0), len(columns) - 1)], top=0)
+
+
+def at_pair(state: State, extent: Extent, query: int, key: int) -> State:
+    """The pair of words nearest to this one."""
+    return replace(
+        state,
+        query=min(max(query, 0), max(extent.queries - 1, 0)),
+        key=min(max(key, 0), max(extent.keys - 1, 0)),
+        top=0,
+    )
+
+
+def by_word(state: State, extent: Extent, by: int) -> State:
+    """The word after or before the one that the sentence is about."""
+    if state.turned:
+        return at_pair(state, extent, state.query, state.key + by)
+    return at_pair(state, extent, state.query + by, state.key)
+
+
+def next_scale(state: State) -> State:
+    """The next way to colour weights."""
+    return replace(state, scale=SCALES[(SCALES.index(state.scale) + 1) % len(SCALES)])

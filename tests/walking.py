@@ -1,0 +1,77 @@
+"""Run the explorer under Textual's Pilot, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+
+from attncli.explore.app import Explorer
+from attncli.explore.source import Live, Source
+from attncli.explore.state import State
+from attncli.models.load import load
+from attncli.models.model import Model
+from attncli.render.view import View
+
+SENTENCE = "humpty dumpty sat on"
+
+
+@cache
+def seeded() -> Model:
+    """Eight heads of seeded weights."""
+    return load(seed=0, d_model=16, heads=8)
+
+
+def pressed(
+    source: Source | str,
+    *keys: str,
+    size: tuple[int, int] = (80, 24),
+    view: View | None = None,
+    state: State | None = None,
+) -> tuple[Explorer, list[str]]:
+    """The application after these keys, and the lines of its screen. A key `=text` is typed; `@x,y` is a click."""
+    how = View(width=size[0], color=True) if view is None else view
+    found = Live.of(seeded(), source) if isinstance(source, str) else source
+    app = Explorer(found, how, state=state)
+
+    async def walk() -> list[str]:
+        async with app.run_test(size=size) as pilot:
+            await _settled(app, pilot)
+            for key in keys:
+                if key.startswith("@"):
+                    x, y = map(int, key[1:].split(","))
+                    await pilot.click(offset=(x, y))
+                elif key.startswith("="):
+                    await pilot.press(*("space" if letter == " " else letter for letter in key[1:]))
+                else:
+                    await pilot.press(key)
+                await _settled(app, pilot)
+            return lines(app)
+
+    text = asyncio.run(walk())
+    if app.failure is not None:
+        raise app.failure
+    return app, text
+
+
+async def _settled(app: Explorer, pilot: object) -> None:
+    """Until no work is going on and all messages are through."""
+    from textual.pilot import Pilot
+
+    assert isinstance(pilot, Pilot)
+    await pilot.pause()
+    for _ in range(500):
+        if app.held is not None and app.work is None:
+            break
+        await asyncio.sleep(0.01)
+    await pilot.pause()
+
+
+def lines(app: Explorer) -> list[str]:
+    """The text of the canvas, line by line."""
+    strips = [app.canvas.render_line(y) for y in range(app.canvas.size.height)]
+    return ["".join(segment.text for segment in strip) for strip in strips]
+
+
+def shown(text: list[str], part: str) -> str:
+    """The first line with this part; "" where there is none."""
+    return next((line for line in text if part in line), "")
