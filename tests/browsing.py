@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = which("chromium-headless-shell") or which("chromium")
+DRAWN = "() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent"
 LACKING = "no chromium-headless-shell and no chromium here (a Debian package)"
 
 
@@ -37,6 +38,13 @@ class Opened:
                 return found
             assert time.monotonic() < end, f"the page did not come to {script}: {self.said}"
             time.sleep(0.02)
+
+    def go(self, file: Path, hash: str = "") -> None:
+        """Open another file in this window, until its overview is drawn."""
+        self.said.clear()
+        self.asked.clear()
+        self.page.goto(file.as_uri() + hash)
+        self.until(DRAWN)
 
     def clean(self) -> None:
         """Nothing was said in the console, and nothing was asked for but the page itself."""
@@ -64,8 +72,5 @@ def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     found.page.on("console", lambda one: None if "readback" in one.text else found.said.append(one.text))
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
     found.page.on("request", lambda request: found.asked.append(request.url))
-    found.page.goto(file.as_uri() + hash)
-    found.until(
-        "() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent"
-    )
+    found.go(file, hash)
     return found

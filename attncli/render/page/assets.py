@@ -11,8 +11,8 @@ from importlib.resources import files
 from attncli.render.page.shorter import joined
 
 MODULES = (
-    "data", "dom", "state", "words", "kernel", "weights", "shades", "grid", "sentence", "matrix", "links", "derivation", "search",
-    "difference", "rollout", "effects", "rows", "keyboard", "main",
+    "numbers", "data", "dom", "state", "words", "kernel", "weights", "shades", "axes", "grid", "sentence", "matrix", "links",
+    "derivation", "search", "difference", "rollout", "effects", "rows", "keyboard", "main",
 )  # fmt: skip
 """In the order in which they run; each imports only those before it."""
 

@@ -21,7 +21,7 @@ function bytes(text) {
 /** @param {string} id */
 async function unpack(id) {
   if (!document.getElementById(id)) await parsed;
-  const packed = bytes(document.getElementById(id)?.textContent?.trim() ?? "");
+  const packed = bytes(document.getElementById(id)?.textContent ?? "");
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
 }
 
@@ -35,7 +35,5 @@ export function block(id) {
 /** 16-bit numbers whose high bytes come first, then their low ones. @param {Uint8Array} planes */
 export function joined(planes) {
   const count = planes.length / 2;
-  const found = new Uint16Array(count);
-  for (let at = 0; at < count; at++) found[at] = (planes[at] << 8) | planes[count + at];
-  return found;
+  return Uint16Array.from({ length: count }, (_, at) => (planes[at] << 8) | planes[count + at]);
 }

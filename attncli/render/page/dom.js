@@ -1,52 +1,109 @@
+import { clamp, min, round } from "./numbers.js";
+
+/** @typedef {Node|string|number|null|Record<string, any>} Inside */
+
 /**
- * An element with attributes, listeners (on…) and children. Text is only ever text.
+ * An element, as "tag" or "tag.class"; plain objects among what is inside give its attributes and listeners (on…).
+ * Text is only ever text.
  * @template {keyof HTMLElementTagNameMap} T
- * @param {T} name @param {Record<string, any>} [given] @param {...(Node|string|null)} inside
+ * @param {T | `${T}.${string}`} name @param {...Inside} inside
  * @returns {HTMLElementTagNameMap[T]}
  */
-export function make(name, given = {}, ...inside) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(given)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value === true) made.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, String(value));
+export function make(name, ...inside) {
+  const [tag, kind] = name.split(".");
+  const made = /** @type {HTMLElementTagNameMap[T]} */ (document.createElement(tag));
+  if (kind) made.className = kind;
+  for (const one of inside) {
+    if (one instanceof Node) made.append(one);
+    else if (one && typeof one === "object") set(made, one);
+    else if (one !== null) made.append(String(one));
   }
-  made.append(...inside.filter((child) => child !== null));
   return made;
+}
+
+/** Give attributes and listeners; false takes an attribute away, but not one of ARIA's.
+ * @template {Element} T @param {T} element @param {Record<string, any>} given @returns {T} */
+export function set(element, given) {
+  for (const [name, value] of Object.entries(given)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === false && !name.startsWith("aria")) element.removeAttribute(name);
+    else element.setAttribute(name, value);
+  }
+  return element;
 }
 
 /** The element with this id. @param {string} id @returns {HTMLElement} */
 export const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-/** A canvas of a size in CSS pixels, sharp on its screen. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
+/** Put these into the element with this id, and nothing else. @param {string} id @param {...(Node|string)} inside */
+export const fill = (id, ...inside) => at(id).replaceChildren(...inside);
+
+/** A line that says why there is nothing to see. @param {string} text */
+export const lead = (text) => make("p.lead", text);
+/** A line in small print. @param {string} text */
+export const note = (text) => make("p.note", text);
+
+/** A button. @param {() => void} onclick @param {...Inside} inside */
+export const button = (onclick, ...inside) => make("button", { type: "button", onclick }, ...inside);
+
+/** Buttons of which one is pressed. @param {string[]} names @param {number} chosen @param {(place: number) => void} act */
+export const toggles = (names, chosen, act) =>
+  make("span.choice", ...names.map((name, place) => button(() => act(place), { "aria-pressed": place === chosen }, name)));
+
+/** A bar behind a number. @param {number} share from 0 to 1 @param {string} kind */
+export function bar(share, kind) {
+  const inner = make("i");
+  inner.style.width = `${clamp(share, 1) * 100}%`;
+  return make("span", { class: `bar ${kind}`, "aria-hidden": true }, inner);
+}
+
+/**
+ * A ranking whose rows can be pressed.
+ * @param {{name: string, share: number, number: string, rank?: string, kind?: string, act: () => void}[]} items  rank: a remark
+ */
+export const ranking = (items) =>
+  make("ol.found", ...items.map(({ name, share, number, rank = "", kind = "", act }) =>
+    make("li", button(act, make("span.where", name), bar(share, kind), make("span.number", number), make("span.rank", rank)))));
+
+/** @type {Map<string, string>} */
+const colours = new Map();
+
+/** A colour or typeface of the theme by the name of its property. @param {string} name */
+export function colour(name) {
+  let found = colours.get(name);
+  if (!found) colours.set(name, (found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()));
+  return found;
+}
+
+/** Forget the colours of a theme that is no longer in force. */
+export const unthemed = () => colours.clear();
+
+/** A pen for a canvas of a size in CSS pixels, sharp on its screen. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function sized(canvas, width, height) {
-  const ratio = Math.min(window.devicePixelRatio || 1, 3);
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
+  const ratio = min(devicePixelRatio || 1, 3);
+  set(canvas, { width: round(width * ratio), height: round(height * ratio) });
+  canvas.style.width = `${width}px`;
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, width, height);
+  pen.scale(ratio, ratio);
+  pen.textBaseline = "middle";
+  pen.imageSmoothingEnabled = false;
+  pen.font = `12px ${colour("sans")}`;
   return pen;
 }
 
-/** A colour of the theme by the name of its property. @param {string} name */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-
-/** The text shortened to fit. @param {CanvasRenderingContext2D} pen @param {string} text @param {number} width */
-export function fitted(pen, text, width) {
-  if (pen.measureText(text).width <= width) return text;
+/** Text that ends or begins at a place, shortened to its room. @param {CanvasRenderingContext2D} pen @param {string} text
+ * @param {number} x @param {number} y @param {number} room @param {CanvasTextAlign} align @param {string} ink @param {number} turn */
+export function write(pen, text, x, y, room, align = "left", ink = "quiet", turn = 0) {
   const letters = [...text];
-  while (letters.length && pen.measureText(`${letters.join("")}…`).width > width) letters.pop();
-  return `${letters.join("")}…`;
-}
-
-/** A bar behind a number. @param {number} share from 0 to 1 @param {string} [kind] */
-export function bar(share, kind = "") {
-  const inner = make("i");
-  inner.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  return make("span", { class: `bar ${kind}`, "aria-hidden": "true" }, inner);
+  while (letters.length && pen.measureText(text).width > room) {
+    letters.pop();
+    text = `${letters.join("")}…`;
+  }
+  pen.save();
+  pen.translate(x, y);
+  pen.rotate(turn);
+  pen.textAlign = align;
+  pen.fillStyle = colour(ink);
+  pen.fillText(text, 0, 0);
+  pen.restore();
 }

@@ -1,86 +1,77 @@
-import { at, colour, fitted, make, sized } from "./dom.js";
+import { colour, fill, make, set, sized, write } from "./dom.js";
+import { ceil, floor, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { choose, keys, run, state } from "./state.js";
+import { choose, keys, queries, shown, state } from "./state.js";
 import { say } from "./words.js";
 
+/** Pixels from one word to the next. */
 const PITCH = 24;
-/** Weights below this are not drawn: they would only grey the page. */
+/** Shares below this are not drawn: they would only grey the page. */
 const FAINT = 0.03;
-const canvas = make("canvas", { class: "links", tabindex: 0, role: "img" });
-const room = make("div", { class: "room" });
-const box = make("div", { class: "scroll tall" }, canvas, room);
+const canvas = make("canvas.links", { tabindex: 0, role: "img" });
+const room = make("div");
+const box = make("div.scroll", { onscroll: paint }, canvas, room);
+box.classList.add("tall");
 /** @type {import("./types.js").Weights|null} */
 let weights = null;
 
-/** The words that look on the left, those that are looked at on the right. @param {import("./types.js").Weights|null} found */
+/** The words that look on the left, those that are looked at on the right. @param {import("./types.js").Weights} found */
 export function showLinks(found) {
-  if (!box.isConnected) at("view").replaceChildren(box);
+  if (!box.isConnected) fill("view", box);
   weights = found;
-  const count = Math.max(run().q.length, keys().length);
-  room.style.height = `${Math.max(count * PITCH + 16 - box.clientHeight, 0)}px`;
+  room.style.height = `${max(max(found.n, found.m) * PITCH + 16 - box.clientHeight, 0)}px`;
   const here = state.query * PITCH;
   if (here < box.scrollTop || here > box.scrollTop + box.clientHeight - PITCH) box.scrollTop = here - box.clientHeight / 2;
-  paintLinks();
+  paint();
 }
 
-function paintLinks() {
-  const [asking, words] = [run().q, keys()];
-  const width = Math.min(box.clientWidth || 640, 760);
-  const count = Math.max(asking.length, words.length);
-  const height = Math.min(count * PITCH + 16, box.clientHeight || 480);
+function paint() {
+  if (!weights) return;
+  const [asking, words] = [queries(), keys()];
+  const width = min(box.clientWidth, 760);
+  const height = min(max(asking.length, words.length) * PITCH + 16, box.clientHeight || 480);
   const pen = sized(canvas, width, height);
-  const from = Math.floor(box.scrollTop / PITCH);
-  const y = (/** @type {number} */ index) => index * PITCH - box.scrollTop + PITCH / 2 + 8;
+  const from = floor(box.scrollTop / PITCH);
+  const to = from + ceil(height / PITCH) + 1;
+  const y = (/** @type {number} */ index) => (index + 0.5) * PITCH + 8 - box.scrollTop;
   const [left, right] = [width * 0.34, width * 0.66];
   pen.lineCap = "round";
-  const line = (/** @type {number} */ i, /** @type {number} */ j, /** @type {number} */ share, /** @type {boolean} */ chosen) => {
-    pen.strokeStyle = colour(state.out ? "looks" : "looked");
-    pen.globalAlpha = chosen ? 0.25 + 0.75 * share : 0.16 * share;
-    pen.lineWidth = chosen ? 1 + 7 * share : 1 + 3 * share;
+  pen.strokeStyle = colour(state.out ? "looks" : "looked");
+  const line = (/** @type {number} */ i, /** @type {number} */ j, /** @type {number} */ alpha, /** @type {number} */ thick) => {
+    pen.globalAlpha = alpha;
+    pen.lineWidth = thick;
     pen.beginPath();
     pen.moveTo(left, y(i));
     pen.bezierCurveTo(left + width * 0.13, y(i), right - width * 0.13, y(j), right, y(j));
     pen.stroke();
   };
-  const seen = Math.ceil(height / PITCH) + 1;
-  if (weights?.all && asking.length <= 512)
-    for (let i = from; i < Math.min(from + seen, asking.length); i++) {
-      const row = weights.row(i);
-      for (let j = 0; j < row.length; j++) if (row[j] > FAINT * 2 && i !== state.query) line(i, j, row[j], false);
-    }
-  const chosen = weights ? (state.out ? weights.row(state.query) : weights.column(state.key)) : new Float32Array(0);
-  const high = most(chosen, chosen.length, state.scale === "rest" && state.out);
-  chosen.forEach((weight, other) => {
-    if (weight > FAINT / 10 && !(state.scale === "rest" && state.out && other === 0)) {
-      const share = place(weight, state.scale, high);
-      if (share > FAINT) line(state.out ? state.query : other, state.out ? other : state.key, share, true);
-    }
+  for (let i = from; i < min(to, asking.length, words.length > 1024 ? 0 : to); i++)
+    weights.row(i).forEach((weight, j) => {
+      if (weight > FAINT * 2 && i !== state.query) line(i, j, 0.16 * weight, 1 + 3 * weight);
+    });
+  const chosen = shown(weights);
+  const rest = state.scale === "rest" && state.out;
+  const high = most(chosen, chosen.length, rest);
+  const shares = chosen.map((weight, other) => (rest && other === 0 ? 0 : place(weight, state.scale, high)));
+  shares.forEach((share, other) => {
+    if (share > FAINT) line(state.out ? state.query : other, state.out ? other : state.key, 0.25 + 0.75 * share, 1 + 7 * share);
   });
   pen.globalAlpha = 1;
-  pen.textBaseline = "middle";
-  const write = (/** @type {import("./types.js").Word[]} */ list, /** @type {boolean} */ ask) => {
-    pen.textAlign = ask ? "right" : "left";
-    for (let index = from; index < Math.min(from + seen, list.length); index++) {
-      const own = ask === state.out ? index === (ask ? state.query : state.key) : false;
-      const weight = ask === state.out ? 0 : chosen[index] ?? 0;
-      pen.font = `${own || weight > 0.2 ? "600 " : ""}14px ${colour("serif")}`;
-      pen.fillStyle = own || weight > FAINT ? colour("ink") : colour("quiet");
-      pen.fillText(fitted(pen, list[index][0], width * 0.3), ask ? left - 10 : right + 10, y(index));
+  for (const [list, asks] of /** @type {[import("./types.js").Word[], boolean][]} */ ([[asking, true], [words, false]]))
+    for (let index = from; index < min(to, list.length); index++) {
+      const own = asks === state.out;
+      const share = own ? Number(index === (asks ? state.query : state.key)) : shares[index];
+      pen.font = `${share > 0.2 ? 600 : 400} 14px ${colour("serif")}`;
+      write(pen, list[index][0], asks ? left - 10 : right + 10, y(index), width * 0.3, asks ? "right" : "left", share > FAINT ? "ink" : "quiet");
     }
-  };
-  write(asking, true);
-  write(words, false);
-  canvas.setAttribute("aria-label", say("links.says"));
+  set(canvas, { "aria-label": say("links.says") });
 }
 
-box.addEventListener("scroll", paintLinks);
-/** @param {MouseEvent} event */
+/** Choose the word under the pointer. @param {MouseEvent} event */
 function pick(event) {
-  const rect = canvas.getBoundingClientRect();
-  const index = Math.floor((event.clientY - rect.top + box.scrollTop - 8) / PITCH);
-  if (index < 0) return;
-  const asks = event.clientX - rect.left < rect.width / 2;
-  if (asks && index < run().q.length) choose({ out: true, query: index });
-  else if (!asks && index < keys().length) choose({ out: false, key: index });
+  const { left, top, width } = canvas.getBoundingClientRect();
+  const index = floor((event.clientY - top + box.scrollTop - 8) / PITCH);
+  const out = event.clientX - left < width / 2;
+  if (index >= 0 && index < (out ? queries() : keys()).length) choose(out ? { out, query: index } : { out, key: index });
 }
-canvas.addEventListener("pointermove", pick);
+set(canvas, { onpointermove: pick });

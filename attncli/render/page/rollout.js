@@ -1,39 +1,46 @@
-import { at, bar, make } from "./dom.js";
-import { choose, keys, run, state } from "./state.js";
+import { fill, lead, note, ranking } from "./dom.js";
+import { largest } from "./numbers.js";
+import { choose, keys, queries, run, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { nameOf, say, told } from "./words.js";
 
 /** Tokens up to which layers are multiplied here. */
-export const MOST = 640;
+const MOST = 640;
 
-/** Mean weights of each layer [query, key], and what each row sees, once for every run. @type {Map<number, Promise<{n: number, layers: Float32Array[], even: Float32Array[]}>>} */
+/** What each layer passes on [query, key], last layer first: its heads' mean, and as it would be were all alike. @typedef {{real: Float32Array, even: Float32Array}} Layer */
+
+/** Of each run, once. @type {Map<number, Promise<Layer[]>>} */
 const means = new Map();
 
-/** @param {number} which */
+/** A row with half of it staying where it was, in sum 1. @param {Float32Array} row @param {number} at */
+function halved(row, at) {
+  row[at] += row.reduce((sum, weight) => sum + weight, 0) || 1;
+  const total = row.reduce((sum, weight) => sum + weight, 0);
+  row.forEach((weight, key) => (row[key] = weight / total));
+}
+
+/** @param {number} which @returns {Promise<Layer[]>} */
 async function average(which) {
-  const heads = run().heads;
-  const n = run().q.length;
-  /** @type {Map<number, {sum: Float32Array, even: Float32Array, count: number}>} */
+  const { heads, q: { length: n } } = run();
+  /** @type {Map<number, Layer>} */
   const layers = new Map();
-  for (const [place, one] of heads.entries()) {
+  for (const [place, { l }] of heads.entries()) {
     const weights = await weightsOf(which, place);
-    if (!weights) continue;
-    const layer = layers.get(one.l) ?? { sum: new Float32Array(n * n), even: new Float32Array(n * n), count: 0 };
-    layers.set(one.l, layer);
-    layer.count++;
-    for (let i = 0; i < n; i++) {
+    const layer = layers.get(l) ?? { real: new Float32Array(n * n), even: new Float32Array(n * n) };
+    layers.set(l, layer);
+    for (let i = 0; weights && i < n; i++) {
       const row = weights.row(i);
-      let seen = 0;
-      for (let j = 0; j < n; j++) if (row[j] >= 0) seen++;
-      for (let j = 0; j < n; j++) if (row[j] >= 0) {
-        layer.sum[i * n + j] += row[j];
+      const seen = row.reduce((count, weight) => count + Number(weight >= 0), 0);
+      row.forEach((weight, j) => {
+        if (weight < 0) return;
+        layer.real[i * n + j] += weight;
         layer.even[i * n + j] += 1 / seen;
-      }
+      });
     }
   }
-  const sorted = [...layers].sort((a, b) => a[0] - b[0]).map(([, layer]) => layer);
-  const mean = (/** @type {Float32Array} */ sum, /** @type {number} */ count) => sum.map((value) => value / count);
-  return { n, layers: sorted.map((layer) => mean(layer.sum, layer.count)), even: sorted.map((layer) => mean(layer.even, layer.count)) };
+  const sorted = [...layers].sort((a, b) => b[0] - a[0]).map(([, layer]) => layer);
+  for (const { real, even } of sorted) for (const map of [real, even]) for (let i = 0; i < n; i++) halved(map.subarray(i * n, (i + 1) * n), i);
+  return sorted;
 }
 
 /** One row of the rollout: layers multiplied from the last to the first, half of each the residual.
@@ -41,15 +48,11 @@ async function average(which) {
 function reached(layers, n, query) {
   let now = new Float32Array(n);
   now[query] = 1;
-  for (const layer of [...layers].reverse()) {
+  for (const layer of layers) {
     const next = new Float32Array(n);
     for (let i = 0; i < n; i++) {
-      if (!now[i]) continue;
-      let sum = 0;
-      for (let j = 0; j < n; j++) sum += layer[i * n + j];
-      const total = sum / 2 + 0.5;
-      for (let j = 0; j < n; j++) next[j] += (now[i] * layer[i * n + j]) / 2 / total;
-      next[i] += now[i] / 2 / total;
+      const share = now[i];
+      if (share) for (let j = 0, at = i * n; j < n; j++) next[j] += share * layer[at + j];
     }
     now = next;
   }
@@ -58,21 +61,24 @@ function reached(layers, n, query) {
 
 /** The rollout of the chosen word; null where it cannot be had. @returns {Promise<Float32Array|null>} */
 export async function rollout() {
-  const there = run();
-  if (there.k || there.q.length > MOST || there.heads.some((one) => one.r === "none")) return null;
-  let found = means.get(state.run);
-  if (!found) means.set(state.run, (found = average(state.run)));
-  const query = state.query;
-  const { n, layers, even } = await found;
-  const row = reached(layers, n, query);
-  if (state.view !== "rollout" || query !== state.query) return row;
-  const chance = reached(even, n, query);
-  const order = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, 14);
-  at("view").replaceChildren(
-    make("p", { class: "lead" }, say("rollout.lead", nameOf(query, there.q))),
-    make("ol", { class: "found" }, ...order.map((key) => make("li", {}, make("button", { type: "button", onclick: () => choose({ key }) },
-      make("span", { class: "where" }, keys()[key][0]), bar(row[key] / row[order[0]]), make("span", { class: "number" }, told(row[key])),
-      make("span", { class: "rank" }, say("rollout.even", told(chance[key]))))))),
-    make("p", { class: "note" }, say("rollout.note")));
+  const { run: which, query } = state;
+  const n = queries().length;
+  if (run().k || n > MOST || run().heads.some(({ r }) => r === "none")) {
+    fill("view", lead(say("rollout.none")));
+    return null;
+  }
+  let found = means.get(which);
+  if (!found) means.set(which, (found = average(which)));
+  const layers = await found;
+  if (state.view !== "rollout" || query !== state.query || which !== state.run) return null;
+  const row = reached(layers.map(({ real }) => real), n, query);
+  const chance = reached(layers.map(({ even }) => even), n, query);
+  const order = largest(row, 14);
+  fill("view",
+    lead(say("rollout.lead", nameOf(query, queries()))),
+    ranking(order.map((key) => ({
+      name: keys()[key][0], share: row[key] / row[order[0]], number: told(row[key]), rank: say("rollout.even", told(chance[key])), act: () => choose({ key }),
+    }))),
+    note(say("rollout.note")));
   return row;
 }

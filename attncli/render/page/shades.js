@@ -1,25 +1,26 @@
-import { colour } from "./dom.js";
+import { colour, make, unthemed } from "./dom.js";
+import { abs, clamp, floor, min, round } from "./numbers.js";
 
 export const SCALES = ["linear", "log", "row", "rest"];
 
 /** Colours along [0, 1] of the theme, as RGBA, for weights and for signed differences. */
-let ramps = { one: new Uint8ClampedArray(1024), two: new Uint8ClampedArray(1024) };
+let ramps = { one: new Uint8ClampedArray(), two: new Uint8ClampedArray() };
 
-/** @param {string} names of the theme's colours @returns {Uint8ClampedArray<ArrayBuffer>} 256 colours between them, RGBA */
-function ramp(names) {
-  const stops = colour(names).split(" ").map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
-  const found = new Uint8ClampedArray(1024);
+/** 256 colours between those of the theme, RGBA. @param {string} name */
+function ramp(name) {
+  const stops = colour(name).split(" ").map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+  const found = new Uint8ClampedArray(1024).fill(255);
   for (let at = 0; at < 256; at++) {
     const place = (at / 255) * (stops.length - 1);
-    const low = Math.min(Math.floor(place), stops.length - 2);
+    const low = min(floor(place), stops.length - 2);
     for (let c = 0; c < 3; c++) found[4 * at + c] = stops[low][c] + (stops[low + 1][c] - stops[low][c]) * (place - low);
-    found[4 * at + 3] = 255;
   }
   return found;
 }
 
 /** Take the colours of the theme that is in force. */
 export function themed() {
+  unthemed();
   ramps = { one: ramp("ramp"), two: ramp("signed") };
 }
 
@@ -30,60 +31,64 @@ export function most(weights, width, rest = false) {
   return found;
 }
 
+/** The largest size of signed numbers. @param {Float32Array} values */
+export const farthest = (values) => values.reduce((found, value) => (abs(value) > found ? abs(value) : found), 0);
+
 /** Where a weight lies from 0 to 1. @param {number} weight @param {string} scale @param {number} high the largest it is measured by */
 export function place(weight, scale, high) {
   if (weight <= 0 || high <= 0) return 0;
-  if (scale === "log") return Math.max(0, 1 + Math.log10(Math.min(weight, 1)) / 3);
-  if (scale === "linear") return Math.min(weight, 1);
-  return Math.min(weight / high, 1);
+  return clamp(scale === "log" ? 1 + Math.log10(weight) / 3 : scale === "linear" ? weight : weight / high, 1);
+}
+
+/** Numbers as a picture, one dot each. @param {number} rows @param {number} columns
+ * @param {(at: number) => Uint8ClampedArray|null} dot the colour; null leaves it open */
+function dots(rows, columns, dot) {
+  const image = new ImageData(columns, rows);
+  for (let at = 0; at < rows * columns; at++) {
+    const one = dot(at);
+    if (one) image.data.set(one, 4 * at);
+  }
+  const made = make("canvas", { width: columns, height: rows });
+  made.getContext("2d")?.putImageData(image, 0, 0);
+  return made;
 }
 
 /**
- * Weights [rows, columns] as a picture, one dot each; hidden ones are left open.
+ * Weights [rows, columns] as a picture; hidden ones are left open.
  * @param {Float32Array} weights @param {number} rows @param {number} columns @param {string} scale
  * @param {number} high @param {boolean} first whether column 0 is the first token, which "rest" leaves open
  */
 export function picture(weights, rows, columns, scale, high, first = true) {
-  const image = new ImageData(columns, rows);
-  for (let i = 0; i < rows; i++) {
-    const top = scale === "row" ? most(weights.subarray(i * columns, (i + 1) * columns), columns) : high;
-    for (let j = 0; j < columns; j++) {
-      const at = i * columns + j;
-      if (weights[at] < 0 || (scale === "rest" && first && j === 0)) continue;
-      image.data.set(shade(place(weights[at], scale, top)), 4 * at);
-    }
-  }
-  return canvasOf(image);
+  let top = high;
+  return dots(rows, columns, (at) => {
+    if (scale === "row" && at % columns === 0) top = most(weights.subarray(at, at + columns), columns);
+    const open = weights[at] < 0 || (scale === "rest" && first && at % columns === 0);
+    return open ? null : shade(place(weights[at], scale, top));
+  });
 }
 
 /** Signed numbers as a picture; 0 is pale, NaN open. @param {Float32Array} values @param {number} rows @param {number} columns @param {number} high */
-export function signedPicture(values, rows, columns, high) {
-  const image = new ImageData(columns, rows);
-  for (let at = 0; at < values.length; at++) {
-    if (Number.isNaN(values[at])) continue;
-    const level = Math.round((0.5 + (high ? values[at] / high / 2 : 0)) * 255);
-    image.data.set(ramps.two.subarray(4 * level, 4 * level + 4), 4 * at);
-  }
-  return canvasOf(image);
+export const signedPicture = (values, rows, columns, high) =>
+  dots(rows, columns, (at) => (Number.isNaN(values[at]) ? null : level(ramps.two, 0.5 + (high && values[at] / high / 2))));
+
+/** @param {Uint8ClampedArray} colours @param {number} share */
+function level(colours, share) {
+  const at = 4 * round(share * 255);
+  return colours.subarray(at, at + 4);
 }
 
 /** The colour at a place from 0 to 1, RGBA. @param {number} share */
-export function shade(share) {
-  const level = Math.round(share * 255);
-  return ramps.one.subarray(4 * level, 4 * level + 4);
-}
+export const shade = (share) => level(ramps.one, share);
 
-/** The colour as CSS, and the ink that reads on it. @param {number} share */
-export function css(share) {
+/** The ink that reads on a colour. @param {number} share */
+export function inkOn(share) {
   const [r, g, b] = shade(share);
-  return { behind: `rgb(${r},${g},${b})`, ink: 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#111" : "#fff" };
+  return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#111" : "#fff";
 }
 
-/** @param {ImageData} image */
-function canvasOf(image) {
-  const made = document.createElement("canvas");
-  made.width = image.width;
-  made.height = image.height;
-  made.getContext("2d")?.putImageData(image, 0, 0);
-  return made;
+/** A scale of colours between its ends. @param {string} low @param {string} high @param {boolean} two whether it is signed */
+export function legend(low, high, two = false) {
+  const steps = Float32Array.from({ length: 256 }, (_, at) => at / 255);
+  const strip = two ? signedPicture(steps.map((at) => 2 * at - 1), 1, 256, 1) : picture(steps, 1, 256, "linear", 1);
+  return make("p.legend", low, strip, high);
 }

@@ -28,7 +28,7 @@ WORDS = frozenset((
 OBJECT = frozenset(("=", "(", ",", ":", "[", "return", "?", "&&", "||", "??", "const", "let", "...", "of", "in", "!"))
 """What stands before the brace of an object or a pattern, and not before that of a block."""
 IMPORT = re.compile(r'^import \{ ([^}]+) \} from "\./\w+\.js";$', re.MULTILINE)
-EXPORT = re.compile(r"^export (?:async )?(?:function|const) (\w+)", re.MULTILINE)
+EXPORT = re.compile(r"^export (?:async )?(?:function|const) (\w+|\{[^}]*\})", re.MULTILINE)
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -55,7 +55,7 @@ def joined(modules: Mapping[str, str]) -> str:
     for name, parts in read.items():
         own = dict.fromkeys(_declared(parts, top=True))
         tops[name] = {one: next(names) for one in own}
-        for one in EXPORT.findall(modules[name]):
+        for one in re.findall(r"\w+", " ".join(EXPORT.findall(modules[name]))):
             if one in exported:
                 raise ValueError(f"{one} is exported twice")
             exported[one] = tops[name][one]
@@ -88,6 +88,8 @@ def _written(parts: Sequence[Part], names: Mapping[str, str]) -> str:
         shown = text
         if kind == "name" and text in names and before.text not in (".", "?."):
             inside = bool(braces) and braces[-1] and before.text in ("{", ",")
+            if inside and after == "(":
+                raise ValueError(f"{text} is a method without a colon, and a name besides")
             if inside and after in (",", "}", "="):
                 shown = f"{text}:{names[text]}"
             elif not (inside and after == ":"):

@@ -1,4 +1,5 @@
 import { meta } from "./data.js";
+import { clamp } from "./numbers.js";
 
 /** What is chosen. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks. */
 export const state = {
@@ -7,14 +8,21 @@ export const state = {
 
 /** The run that is looked at. */
 export const run = () => meta.runs[state.run];
+/** The words that look. */
+export const queries = () => run().q;
 /** The head that is looked at. */
 export const head = () => run().heads[state.head];
 /** The words that are looked at, with learned keys after them. @returns {import("./types.js").Word[]} */
 export function keys() {
-  const words = run().k ?? run().q;
-  const more = (head()?.n ?? words.length) - words.length;
-  return more > 0 ? [...words, ...Array.from({ length: more }, () => /** @type {import("./types.js").Word} */ (["bias_k", 0, 1]))] : words;
+  const words = run().k ?? queries();
+  const more = (head()?.n ?? 0) - words.length;
+  return more > 0 ? words.concat(Array(more).fill(["bias_k", 0, 1])) : words;
 }
+/** The row or the column of weights that the sentence shows. @param {import("./types.js").Weights} weights */
+export const shown = (weights) => (state.out ? weights.row(state.query) : weights.column(state.key));
+
+/** Whether one of these, set apart by spaces, was changed. @param {Set<string>} changed @param {string} names */
+export const any = (changed, names) => names.split(" ").some((name) => changed.has(name));
 
 /** @type {((changed: Set<string>) => void)[]} */
 const listeners = [];
@@ -26,10 +34,18 @@ export function choose(next) {
   const changed = new Set(Object.entries(next).flatMap(([name, value]) => (state[/** @type {"run"} */ (name)] === value ? [] : [name])));
   if (!changed.size) return;
   Object.assign(state, next);
-  state.head = Math.max(0, Math.min(state.head, run().heads.length - 1));
-  state.query = Math.max(0, Math.min(state.query, run().q.length - 1));
-  state.key = Math.max(0, Math.min(state.key, keys().length - 1));
+  state.head = clamp(state.head, run().heads.length - 1);
+  state.query = clamp(state.query, queries().length - 1);
+  state.key = clamp(state.key, keys().length - 1);
   for (const listener of listeners) listener(changed);
+  clearTimeout(waiting);
+  waiting = setTimeout(keep, 200);
+}
+
+/** Browsers allow few changes of the address in a time: it follows when the pointer rests. @type {ReturnType<typeof setTimeout>|undefined} */
+let waiting;
+
+function keep() {
   try {
     history.replaceState(null, "", address());
   } catch {
@@ -38,30 +54,26 @@ export function choose(next) {
 }
 
 /** What is chosen, as the part of an address after #. */
-export function address() {
+function address() {
   const at = head();
   const parts = { h: at ? `${at.l}.${at.h}` : "", q: state.query, k: state.key, v: state.view, s: state.scale, o: Number(state.out), r: state.run, m: state.sort };
-  return `#${Object.entries(parts).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`;
+  return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}`;
 }
 
 /** Choose what an address says; what is unknown there is ignored. @param {string} hash @param {string[]} views @param {string[]} scales */
 export function follow(hash, views, scales) {
-  const told = new URLSearchParams(hash.replace(/^#/, ""));
-  /** @type {Partial<typeof state>} */
-  const next = {};
-  const number = (/** @type {string} */ name, /** @type {number} */ below) => {
-    const text = told.get(name) ?? "";
-    return /^\d{1,7}$/.test(text) && Number(text) < below ? Number(text) : undefined;
-  };
-  next.run = number("r", meta.runs.length) ?? state.run;
-  const there = meta.runs[next.run];
-  const at = there.heads.findIndex((one) => `${one.l}.${one.h}` === told.get("h"));
-  if (at >= 0) next.head = at;
-  next.query = number("q", there.q.length) ?? state.query;
-  next.key = number("k", (there.k ?? there.q).length) ?? state.key;
-  if (views.includes(told.get("v") ?? "")) next.view = told.get("v") ?? "";
-  if (scales.includes(told.get("s") ?? "")) next.scale = told.get("s") ?? "";
-  if (["layer", ...there.metrics].includes(told.get("m") ?? "")) next.sort = told.get("m") ?? "";
-  if (told.has("o")) next.out = told.get("o") !== "0";
-  choose(next);
+  const told = new URLSearchParams(hash.slice(1));
+  const text = (/** @type {string} */ name) => told.get(name) ?? "";
+  const number = (/** @type {string} */ name, /** @type {number} */ below, /** @type {number} */ now) =>
+    /^\d{1,7}$/.test(text(name)) && Number(text(name)) < below ? Number(text(name)) : now;
+  const one = (/** @type {string} */ name, /** @type {string[]} */ known, /** @type {string} */ now) => (known.includes(text(name)) ? text(name) : now);
+  const at = number("r", meta.runs.length, state.run);
+  const there = meta.runs[at];
+  const head = there.heads.findIndex(({ l, h }) => `${l}.${h}` === text("h"));
+  choose({
+    run: at, head: head < 0 ? state.head : head,
+    query: number("q", there.q.length, state.query), key: number("k", (there.k ?? there.q).length, state.key),
+    view: one("v", views, state.view), scale: one("s", scales, state.scale), sort: one("m", ["layer", ...there.metrics], state.sort),
+    out: text("o") ? text("o") !== "0" : state.out,
+  });
 }

@@ -5,15 +5,17 @@
  * @typedef {[query: number, key: number, weight: number]} Link
  * @typedef {{l: number, h: number, m: (number|null)[], t: string[], k: Link[], r: string, b?: string,
  *   p?: [string, string, number], d?: number, s: number, c: number|null, x: number, a?: number, n: number, e: number}} HeadMeta
- * r: how the weights are kept: products, floats, exact, roots or none; b: where; p: where its queries and keys are, and whether as float32
+ * r: how the weights are kept: products, exact, roots or none; b: where; p: where its queries and keys are, and whether as float32
  * @typedef {{name: string, q: Word[], k: Word[]|null, line: string, heads: HeadMeta[], tile: [number, number],
  *   metrics: string[], notes: string[]}} RunMeta
- * @typedef {{measure: string, by: string, at: string, heads: {l: number, h: number, v: number|null, r: number|null, w: number|null}[]}} Effects
+ * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
+ * @typedef {{measure: string, by: string, at: string, heads: Effect[]}} Effects
  * @typedef {{title: string, lang: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, effects: Effects[], start: Record<string, string>}} Meta
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts
+ * @typedef {[i0: number, i1: number, j0: number, j1: number, pool: number]} Tile  queries, keys, and cells that share a dot
  * @typedef {{n: number, m: number, row: (i: number) => Float32Array, column: (j: number) => Float32Array,
- *   all: Float32Array|null, parts: Parts|null}} Weights  a hidden weight is −1
+ *   tile: (place: Tile) => Float32Array|Promise<Float32Array>}} Weights  a hidden weight is −1
  */
 export {};

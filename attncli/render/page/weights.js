@@ -1,14 +1,15 @@
 import { block, joined, meta } from "./data.js";
 import { weigh } from "./kernel.js";
+import { ceil, floor, max } from "./numbers.js";
 
-/** Pairs up to which a head's weights are all held at once. */
-const HELD = 1 << 20;
+/** Pairs from which a tile is weighed in the background. */
+const MANY = 1 << 20;
 
 /** @type {Map<string, Promise<import("./types.js").Weights|null>>} */
 const kept = new Map();
 
 /** Vectors as they were kept: 16 bits on a scale of each dimension, or float32. @param {ArrayBuffer} data
- * @param {number} from @param {number} count @param {number} d @param {boolean} floats */
+ * @param {number} from @param {number} count @param {number} d @param {number} floats */
 function vectors(data, from, count, d, floats) {
   if (floats) return new Float32Array(data, from, count * d);
   const low = new Float32Array(data, from, d);
@@ -19,84 +20,85 @@ function vectors(data, from, count, d, floats) {
   return found;
 }
 
+/** Whether a query sees a key. @param {Uint8Array|null} bits @param {number} m @param {number} i @param {number} j */
+export const sees = (bits, m, i, j) => !bits || Boolean((bits[i * ((m + 7) >> 3) + (j >> 3)] >> (7 - (j & 7))) & 1);
+
+/** @param {import("./types.js").HeadMeta} head */
+const mask = async ({ s }) => (s < 0 ? null : new Uint8Array(await block(`s${s}`)));
+
 /** What a head's scores are made from; null where that was not kept. @param {number} run @param {number} at
  * @returns {Promise<import("./types.js").Parts|null>} */
 export async function parts(run, at) {
   const head = meta.runs[run].heads[at];
-  if (!head.p || !head.d) return null;
-  const [first, second, floats] = head.p;
-  const [own, shared] = await Promise.all([block(first), block(second)]);
   const { d, n: m } = head;
+  if (!head.p || !d) return null;
+  const [first, second, floats] = head.p;
+  const [own, shared, bits] = await Promise.all([block(first), block(second), mask(head)]);
   const n = meta.runs[run].q.length;
   const biased = head.a ? n + m - 1 : 0;
-  const bits = head.s < 0 ? null : new Uint8Array(await block(`s${head.s}`));
   return {
-    q: vectors(own, 4 * (n + biased), n, d, Boolean(floats)),
-    k: vectors(shared, 0, m, d, Boolean(floats)),
-    d, n, m, bits,
-    lse: new Float32Array(own, 0, n),
-    bias: biased ? new Float32Array(own, 4 * n, biased) : null,
-    scale: head.x,
-    cap: head.c,
+    q: vectors(own, 4 * (n + biased), n, d, floats), k: vectors(shared, 0, m, d, floats),
+    d, n, m, bits, lse: new Float32Array(own, 0, n), bias: biased ? new Float32Array(own, 4 * n, biased) : null,
+    scale: head.x, cap: head.c,
   };
 }
 
-/** @param {number} run @param {number} at @returns {Promise<import("./types.js").Weights|null>} */
+/** Weights that are made when they are asked for. @param {import("./types.js").Parts} found @returns {import("./types.js").Weights} */
+function made(found) {
+  const { n, m } = found;
+  return { n, m, row: (i) => weigh(found, i, i + 1, 0, m, 1), column: (j) => weigh(found, 0, n, j, j + 1, 1), tile: (place) => tile(found, place) };
+}
+
+/** Weights that were kept as such. @param {Float32Array} all @param {number} n @param {number} m @returns {import("./types.js").Weights} */
+function held(all, n, m) {
+  return {
+    n, m, row: (i) => all.subarray(i * m, (i + 1) * m), column: (j) => Float32Array.from({ length: n }, (_, i) => all[i * m + j]),
+    tile: ([i0, i1, j0, j1, pool]) => {
+      const wide = ceil((j1 - j0) / pool);
+      const cells = new Float32Array(ceil((i1 - i0) / pool) * wide).fill(-1);
+      for (let i = i0; i < i1; i++)
+        for (let j = j0; j < j1; j++) {
+          const to = floor((i - i0) / pool) * wide + floor((j - j0) / pool);
+          cells[to] = max(cells[to], all[i * m + j]);
+        }
+      return cells;
+    },
+  };
+}
+
+/** @param {number} run @param {number} at */
 async function load(run, at) {
   const head = meta.runs[run].heads[at];
-  const n = meta.runs[run].q.length;
-  const m = head.n;
   if (head.r === "none") return null;
-  const found = await parts(run, at);
-  /** @type {Float32Array|null} */
-  let all = null;
-  if (head.r === "exact" || head.r === "roots") {
-    const data = await block(head.b ?? "");
-    if (head.r === "exact") all = new Float32Array(data.slice(0));
-    else all = Float32Array.from(joined(new Uint8Array(data)), (root) => (root / 65535) ** 2);
-    const bits = head.s < 0 ? null : new Uint8Array(await block(`s${head.s}`));
-    const line = (m + 7) >> 3;
-    for (let p = 0; bits && p < all.length; p++) {
-      const i = Math.floor(p / m);
-      const j = p % m;
-      if (!((bits[i * line + (j >> 3)] >> (7 - (j & 7))) & 1)) all[p] = -1;
-    }
-  } else if (found && n * m <= HELD) all = weigh(found, 0, n, 0, m, 1);
-  const held = all;
-  return {
-    n, m, all, parts: found,
-    row: (i) => (held ? held.subarray(i * m, (i + 1) * m) : weigh(/** @type {any} */ (found), i, i + 1, 0, m, 1)),
-    column: (j) =>
-      held ? Float32Array.from({ length: n }, (_, i) => held[i * m + j]) : weigh(/** @type {any} */ (found), 0, n, j, j + 1, 1),
-  };
+  if (!head.b) {
+    const found = await parts(run, at);
+    return found && made(found);
+  }
+  const [data, bits] = await Promise.all([block(head.b), mask(head)]);
+  const m = head.n;
+  const all = head.r === "exact" ? new Float32Array(data.slice(0)) : Float32Array.from(joined(new Uint8Array(data)), (root) => (root / 65535) ** 2);
+  return held(all.map((weight, at) => (sees(bits, m, floor(at / m), at % m) ? weight : -1)), meta.runs[run].q.length, m);
 }
 
-/** A head's weights, made when they are asked for; the last few are held. null where they were not kept.
+/** A head's weights; those of the last few heads are at hand. null where they were not kept.
  * @param {number} run @param {number} at */
 export function weightsOf(run, at) {
   const name = `${run}.${at}`;
-  let found = kept.get(name);
+  const found = kept.get(name) ?? load(run, at);
   kept.delete(name);
-  if (!found) found = load(run, at);
   kept.set(name, found);
   for (const old of kept.keys()) if (kept.size > 12) kept.delete(old);
   return found;
 }
 
-/** @type {Worker|null|undefined} */
-let started;
-
-/** A worker that weighs tiles of long texts; null where none may be started, and then this thread does it. */
-function worker() {
-  if (started === undefined) started = start();
-  return started;
-}
+/** A worker that weighs tiles of long texts; null where none may be started, and then this thread does it.
+ * @type {Worker|null|undefined} */
+let worker;
 
 function start() {
   try {
     const source = `const weigh=${weigh};onmessage=({data:[id,p,...at]})=>{const f=weigh(p,...at);postMessage([id,f],[f.buffer])}`;
-    const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-    return made;
+    return new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   } catch {
     return null;
   }
@@ -104,13 +106,15 @@ function start() {
 
 let asked = 0;
 
-/** A tile, weighed in the background. @param {import("./types.js").Parts} from
- * @param {[number, number, number, number, number]} place @returns {Promise<Float32Array>} */
-export function tile(from, place) {
+/** A tile, weighed in the background where it is large. @param {import("./types.js").Parts} from @param {import("./types.js").Tile} place
+ * @returns {Float32Array|Promise<Float32Array>} */
+function tile(from, place) {
+  if (from.n * from.m <= MANY) return weigh(from, ...place);
+  if (worker === undefined) worker = start();
+  const other = worker;
+  if (!other) return weigh(from, ...place);
   const id = ++asked;
   return new Promise((done) => {
-    const other = from.n * from.m > HELD ? worker() : null;
-    if (!other) return void setTimeout(() => done(weigh(from, ...place)));
     /** @param {MessageEvent} event */
     const hear = ({ data }) => {
       if (data[0] !== id) return;

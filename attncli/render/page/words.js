@@ -1,26 +1,20 @@
 import { meta } from "./data.js";
+import { abs } from "./numbers.js";
 import { state } from "./state.js";
 
-/**
- * A phrase in the reader's language, its places {0}, {1} … filled.
- * @param {string} name
- * @param {...(string|number)} values
- */
-export function say(name, ...values) {
-  const said = meta.words[state.lang][name] ?? name;
-  return said.replace(/\{(\d)\}/g, (_, at) => String(values[Number(at)]));
-}
+/** A phrase in the reader's language, its places {0}, {1} … filled. @param {string} name @param {...(string|number)} values */
+export const say = (name, ...values) =>
+  (meta.words[state.lang][name] ?? name).replace(/\{(\d)\}/g, (_, at) => String(values[Number(at)]));
+
+/** The name of a head. @param {{l: number, h: number}} head */
+export const headName = ({ l, h }) => say("head.name", l, h);
 
 /** A weight as it is told. @param {number} value */
-export function told(value) {
-  return value < 0 ? "–" : value < 0.0005 && value > 0 ? value.toExponential(0) : value.toFixed(3);
-}
+export const told = (value) => (value < 0 ? "–" : value < 0.0005 && value > 0 ? value.toExponential(0) : value.toFixed(3));
 
 /** A signed number as it is told. @param {number} value @param {number} digits */
-export function signed(value, digits = 3) {
-  const shown = Math.abs(value) >= 1e5 ? value.toExponential(2) : value.toFixed(digits);
-  return shown.replace("-", "−");
-}
+export const signed = (value, digits = 3) =>
+  (abs(value) >= 1e5 ? value.toExponential(2) : value.toFixed(digits)).replace("-", "−");
 
 /**
  * The word that a reference names: it, the:2 (second occurrence) or #7; −1 for none.
@@ -34,8 +28,7 @@ export function named(reference, words) {
   const exact = words.findIndex((word) => word[0] === asked);
   if (exact >= 0) return exact;
   const [, text, nth] = /^(.*?)(?::(\d+))?$/s.exec(asked) ?? [];
-  const wanted = (text ?? "").toLowerCase();
-  const found = words.flatMap((word, at) => (word[0].toLowerCase() === wanted ? [at] : []));
+  const found = words.flatMap((word, at) => (word[0].toLowerCase() === (text ?? "").toLowerCase() ? [at] : []));
   return found[Number(nth ?? 1) - 1] ?? -1;
 }
 

@@ -37,7 +37,7 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 <section class="reading">
 <p class="words" id="asking" hidden></p>
 <p class="words" id="sentence" role="listbox" tabindex="0"{long}>{sentence}</p>
-<p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span></p>
+<p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
 </section>
 <section class="all">
 <div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
@@ -45,7 +45,7 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 <div id="rows" role="region"></div>
 </section>
 <section class="detail">
-<div class="bar-line"><div id="tabs" role="tablist"></div><span id="sides"></span><span id="scale"></span></div>
+<div class="bar-line"><div id="tabs" role="tablist"></div><span id="scale"></span></div>
 <p class="about"><strong id="chosen"></strong><span id="labels"></span><span id="exact"></span></p>
 <div id="view" role="tabpanel"></div>
 <p class="sr" id="said" aria-live="polite"></p>

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import opened
+from browsing import Opened, opened
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -29,10 +29,10 @@ from attncli.render.page.writer import page_bytes
 
 LIMIT = 5e-4
 TEXT = " ".join(f"w{at % 17}" for at in range(41))
-HEAD_WEIGHTS = """async ([run, at]) => {
-  const found = await attn.weights(run, at);
-  return found && Array.from({length: found.n}, (_, i) => Array.from(found.row(i)));
-}"""
+HEAD_WEIGHTS = """() => Promise.all(attn.meta.runs[0].heads.map(async (_, at) => {
+  const found = await attn.weights(0, at);
+  return Array.from({length: found.n}, (_, i) => Array.from(found.row(i)));
+}))"""
 
 
 def seeded(mask: Mask = Everywhere(), **given: Any) -> Model:  # noqa: B008 - frozen and without state
@@ -50,22 +50,32 @@ def true_weights(model: Model, tokens: Any) -> dict[tuple[int, int], np.ndarray]
     return found
 
 
-def compared(chromium: Any, folder: Path, record: RunRecord, expected: dict[tuple[int, int], np.ndarray]) -> set[str]:
+@pytest.fixture(scope="module")
+def window(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """One window for all pages."""
+    model = seeded()
+    file = tmp_path_factory.mktemp("first") / "page.html"
+    file.write_bytes(b"".join(page_bytes(Page("test", [run_record(model, "a b", model.encode("a b"))]))))
+    found = opened(chromium, file)
+    yield found
+    found.page.context.close()
+
+
+def compared(window: Opened, folder: Path, record: RunRecord, expected: dict[tuple[int, int], np.ndarray]) -> set[str]:
     """Hold every head of the page against what is expected; how the heads were kept."""
     file = folder / "page.html"
     file.write_bytes(b"".join(page_bytes(Page("test", [record]))))
-    window = opened(chromium, file)
+    window.go(file)
     heads = window.value("attn.meta.runs[0].heads")
     assert {(head["l"], head["h"]) for head in heads} == set(expected)
-    for place, head in enumerate(heads):
-        found = np.array(window.value(HEAD_WEIGHTS, [0, place]))
+    for head, weights in zip(heads, window.value(HEAD_WEIGHTS), strict=True):
+        found = np.array(weights)
         wanted = expected[head["l"], head["h"]]
         assert found.shape == wanted.shape
         assert ((found < 0) == (wanted < 0)).all()
         assert np.abs(found - wanted).max() <= LIMIT
         assert np.abs(found - wanted).max() <= 3 * head["e"] + 2e-5  # it was measured on sampled rows
     window.clean()
-    window.page.context.close()
     return {head["r"] for head in heads}
 
 
@@ -84,10 +94,10 @@ MASKS = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_masks(chromium: Any, tmp_path: Path, name: str) -> None:
+def test_masks(window: Opened, tmp_path: Path, name: str) -> None:
     model = seeded(MASKS[name])
     tokens = model.encode(TEXT)
-    kept = compared(chromium, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
+    kept = compared(window, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
     assert kept == {"products"}
 
 
@@ -96,29 +106,29 @@ def test_masks(chromium: Any, tmp_path: Path, name: str) -> None:
     [{"softcap": 1.5}, {"position": "alibi"}, {"position": "rope"}, {"kv_heads": 1}, {"scale": "none", "d_k": 5}],
     ids=str,
 )
-def test_scores(chromium: Any, tmp_path: Path, given: dict[str, Any]) -> None:
+def test_scores(window: Opened, tmp_path: Path, given: dict[str, Any]) -> None:
     model = seeded(Causal(), **given)
     tokens = model.encode(TEXT)
-    kept = compared(chromium, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
+    kept = compared(window, tmp_path, run_record(model, TEXT, tokens), true_weights(model, tokens))
     assert kept == {"products"}
 
 
-def test_short_texts_are_kept_as_they_are(chromium: Any, tmp_path: Path) -> None:
+def test_short_texts_are_kept_as_they_are(window: Opened, tmp_path: Path) -> None:
     model = seeded(d_k=16)
     tokens = model.encode("humpty dumpty sat on")
-    kept = compared(chromium, tmp_path, run_record(model, "", tokens), true_weights(model, tokens))
+    kept = compared(window, tmp_path, run_record(model, "", tokens), true_weights(model, tokens))
     assert kept == {"exact"}
 
 
-def test_scores_that_16_bits_do_not_hold_take_more(chromium: Any, tmp_path: Path) -> None:
+def test_scores_that_16_bits_do_not_hold_take_more(window: Opened, tmp_path: Path) -> None:
     model = seeded(scale="40.0")
     tokens = model.encode(TEXT)
     record = run_record(model, TEXT, tokens)
-    compared(chromium, tmp_path, record, true_weights(model, tokens))
+    compared(window, tmp_path, record, true_weights(model, tokens))
     assert all(isinstance(head.terms.q, np.ndarray) for head in run_record(model, TEXT, tokens).heads if head.terms)
 
 
-def test_hash_attention(chromium: Any, tmp_path: Path) -> None:
+def test_hash_attention(window: Opened, tmp_path: Path) -> None:
     from attncli.cli.hashing_option import hashed
     from attncli.cli.options import AttentionOptions
 
@@ -130,10 +140,10 @@ def test_hash_attention(chromium: Any, tmp_path: Path) -> None:
         for trace in model.trace(tokens, keep=("masked", "weights"))
         for head, weights in enumerate(np.where(np.isneginf(trace.stages["masked"]), -1, trace.stages["weights"]))
     }
-    assert compared(chromium, tmp_path, run_record(model, text, tokens), expected) == {"roots"}
+    assert compared(window, tmp_path, run_record(model, text, tokens), expected) == {"roots"}
 
 
-def test_merged_words(chromium: Any, tmp_path: Path) -> None:
+def test_merged_words(window: Opened, tmp_path: Path) -> None:
     model = attncli.load("minilm")
     text = "The antidisestablishmentarian didn't unwrap her sandwiches"
     tokens = model.encode(text)
@@ -144,10 +154,10 @@ def test_merged_words(chromium: Any, tmp_path: Path) -> None:
         for head, weights in enumerate(words.merge(model.backend.numpy(trace.stages["weights"]))):
             expected[trace.layer, head] = weights
     record = run_record(model, text, tokens, layers=[2, 5], words=True)
-    assert compared(chromium, tmp_path, record, expected) == {"exact"}
+    assert compared(window, tmp_path, record, expected) == {"exact"}
 
 
-def test_cross_attention(chromium: Any, tmp_path: Path) -> None:
+def test_cross_attention(window: Opened, tmp_path: Path) -> None:
     from attncli.analysis.cross import cross_traces
 
     model = seeded(Causal(), heads=2, position="rope")
@@ -156,7 +166,7 @@ def test_cross_attention(chromium: Any, tmp_path: Path) -> None:
     for _, trace in cross_traces(model, texts, None, None):
         for head, weights in enumerate(trace.stages["weights"]):
             expected[0, head] = np.where(np.isneginf(trace.stages["masked"][head]), -1, weights)
-    assert compared(chromium, tmp_path, cross_record(model, texts), expected) == {"products"}
+    assert compared(window, tmp_path, cross_record(model, texts), expected) == {"products"}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +179,7 @@ def test_cross_attention(chromium: Any, tmp_path: Path) -> None:
     ],
     ids=["plain", "sinks", "mask", "bias"],
 )
-def test_captured_arrays(chromium: Any, tmp_path: Path, extra: dict[str, np.ndarray], kept: str) -> None:
+def test_captured_arrays(window: Opened, tmp_path: Path, extra: dict[str, np.ndarray], kept: str) -> None:
     rng = np.random.default_rng(4)
     tensors = {
         "q": rng.standard_normal((2, 4, 40, 8)),
@@ -186,7 +196,7 @@ def test_captured_arrays(chromium: Any, tmp_path: Path, extra: dict[str, np.ndar
         for head in range(4)
     }
     record = captured_record(arrays, trace, document)
-    assert compared(chromium, tmp_path, record, expected) == {kept}
+    assert compared(window, tmp_path, record, expected) == {kept}
 
 
 FAMILIES = ("t5", "bloom", "falcon alibi", "gemma2", "modernbert", "qwen3", "mistral", "gpt_neo")
@@ -198,8 +208,8 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_families(chromium: Any, tmp_path: Path, folder_of: Callable[[str], Path], name: str) -> None:
+def test_families(window: Opened, tmp_path: Path, folder_of: Callable[[str], Path], name: str) -> None:
     model = attncli.load(str(folder_of(name)), dtype="float64")
     tokens = model.tokenizer.ids_to_tokens([(7 * at) % 58 + 1 for at in range(26)])
     record = run_record(model, "", tokens)
-    compared(chromium, tmp_path, record, true_weights(model, tokens))
+    compared(window, tmp_path, record, true_weights(model, tokens))

@@ -1,0 +1,55 @@
+import { colour, make, sized, write } from "./dom.js";
+import { ceil, max, min } from "./numbers.js";
+
+/** Pixels of a cell from which its words are written, and from which they may lean. */
+const WRITTEN = 13;
+const LEANING = 22;
+
+/**
+ * A map's place on its canvas: left and top of its first cell, a cell's size, the first cell that is seen, how many are;
+ * and by how much the words of its columns are turned.
+ * @typedef {{left: number, top: number, cell: number, x: number, y: number, wide: number, tall: number, turn: number}} Frame
+ */
+
+/** The width of the longest word, within bounds. @param {CanvasRenderingContext2D} pen @param {import("./types.js").Word[]} words */
+const longest = (pen, words) => min(110, max(24, ...words.slice(0, 2000).map(([text]) => pen.measureText(text).width)));
+
+/**
+ * The place of a map whose words stand at its sides.
+ * @param {import("./types.js").Word[]} asking @param {import("./types.js").Word[]} words @param {number} width of the canvas
+ * @param {{x: number, y: number, wide: number, tall: number}} seen @returns {Frame}
+ */
+export function framed(asking, words, width, seen) {
+  const pen = sized(make("canvas"), 1, 1);
+  const left = longest(pen, asking) + 14;
+  const cell = (right = 8) => min((width - left - right) / seen.wide, 56, max(560 / seen.tall, 5));
+  const turn = cell(48) < LEANING && cell() >= WRITTEN ? -1.57 : -0.92;
+  return { ...seen, left, top: longest(pen, words) * -Math.sin(turn) + 16, cell: cell(turn < -1 ? 8 : 48), turn };
+}
+
+/** A canvas with the ground of a map, and its words where there is room. @param {HTMLCanvasElement} canvas @param {Frame} frame
+ * @param {import("./types.js").Word[]} asking @param {import("./types.js").Word[]} words @param {number} width */
+export function prepared(canvas, frame, asking, words, width) {
+  const { left, top, cell, x, y, wide, tall, turn } = frame;
+  const pen = sized(canvas, width, top + tall * cell + 4);
+  pen.fillStyle = colour("hidden");
+  pen.fillRect(left, top, wide * cell, tall * cell);
+  if (cell < WRITTEN) return pen;
+  for (let i = ceil(y); i + 0.5 < min(y + tall, asking.length); i++)
+    write(pen, asking[i][0], left - 8, top + (i - y + 0.5) * cell, left - 12, "right");
+  for (let j = ceil(x); j + 0.5 < min(x + wide, words.length); j++)
+    write(pen, words[j][0], left + (j - x + 0.5) * cell, top - 8, 112, "left", "quiet", turn);
+  return pen;
+}
+
+/** A picture on its frame, cut at its edges. @param {CanvasRenderingContext2D} pen @param {Frame} frame @param {HTMLCanvasElement} image
+ * @param {number} x the picture's first cell @param {number} y @param {number} wide @param {number} tall how many cells it shows */
+export function drawn(pen, frame, image, x, y, wide, tall) {
+  const { left, top, cell } = frame;
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, top, frame.wide * cell, frame.tall * cell);
+  pen.clip();
+  pen.drawImage(image, left + (x - frame.x) * cell, top + (y - frame.y) * cell, wide * cell, tall * cell);
+  pen.restore();
+}
