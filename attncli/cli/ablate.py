@@ -238,7 +238,7 @@ def _document(
         "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
     )  # fmt: skip
     if not removal.together:
-        effect_options.foretell(environment, model, len(tokens), wanted.chosen, compute)
+        effect_options.foretell(environment, model, len(tokens), wanted.chosen, compute, predicts=asked.predicts)
     with progress(environment, "taking heads away") as tell:
         return ablate_document(
             model, text.text, tokens, wanted, asked, memory=effect_options.memory(compute), told=tell

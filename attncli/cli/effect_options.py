@@ -95,15 +95,18 @@ PATIENCE = 3.0
 """Seconds above which it is said before it starts what a command will take."""
 
 
-def foretell(environment: Environment, model: Model, count: int, heads: Chosen, compute: ComputeOptions) -> None:
-    """Say what taking these heads away will take, where that is long."""
+def foretell(
+    environment: Environment, model: Model, count: int, heads: Chosen, compute: ComputeOptions, *, predicts: bool
+) -> None:
+    """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured."""
     from attncli.analysis.effects.places import places
     from attncli.analysis.effects.room import foretell as foretold
     from attncli.render.numbers import size_words
 
     if not model.own_layers:
         return
-    expected = foretold(model.spec, count, places(model.spec, heads), model.backend.dtype, memory(compute))
+    chosen, dtype = places(model.spec, heads), model.backend.dtype
+    expected = foretold(model.spec, count, chosen, dtype, memory(compute), predicts=predicts)
     if expected.seconds > PATIENCE:
         environment.note(
             f"{expected.branches} heads, {count} tokens: about {expected.seconds:.0f} s and "

@@ -70,7 +70,7 @@ def _document(
     from attncli.analysis.target import target_id
 
     tokens = request.tokens_of(model, text)
-    request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype), compute, "a shorter text")
+    request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype, predicts=True), compute, "a shorter text")
     at = len(tokens) - 1 if query is None else effect_options.span(environment, tokens, query)[-1]
     target, versus = (None if name is None else target_id(model, name) for name in tokens_named)
     return logits_document(model, text.text, tokens, at, target, versus)

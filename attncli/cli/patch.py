@@ -68,7 +68,8 @@ def patch(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
     tokens = [loaded.encode(one) for one in (clean, corrupt)]
     wanted = _patching(environment, loaded, tokens, model, (target, versus), query, at or [])
-    effect_options.foretell(environment, loaded, len(tokens[0]), wanted.chosen, compute)
+    predicts = wanted.measured != "cosine"
+    effect_options.foretell(environment, loaded, len(tokens[0]), wanted.chosen, compute, predicts=predicts)
     with progress(environment, "patching heads") as tell:
         document = patch_document(
             loaded,

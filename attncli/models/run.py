@@ -88,10 +88,11 @@ def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
     return normalise(backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias"))
 
 
-def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:
+def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:
     """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer, [..., token, width].
 
-    Raises UnsupportedError for a model, or a file of one, without an output head.
+    entries: which of the vocabulary; all by default. Raises UnsupportedError for a model, or a file of one, without an
+    output head.
     """
     head = spec.head
     matrix = None if head is None else weights("tokens.weight" if head.tied else "head.weight")
@@ -103,9 +104,8 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
             f"this {spec.family} model predicts no next token: it has no output head",
             expected="a decoder checkpoint saved with its language-model head",
         )
-    bias = None if head.tied else weights("head.bias")
-    scores = backend.matmul(finished, backend.transpose(matrix)) * head.scale
-    scores = scores if bias is None else scores + bias
-    offsets = weights("head.offsets") if head.offsets else None
-    scores = scores if offsets is None else scores + offsets
+    scores = backend.matmul(finished, backend.transpose(matrix[entries])) * head.scale
+    for role, there in (("head.bias", not head.tied), ("head.offsets", head.offsets)):
+        added = weights(role) if there else None
+        scores = scores if added is None else scores + added[..., entries]
     return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap

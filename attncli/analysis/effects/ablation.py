@@ -23,7 +23,7 @@ from attncli.analysis.effects.changes import (
 )
 from attncli.analysis.effects.measures import Asked, Floats
 from attncli.analysis.effects.places import Chosen, Place, attentions, places
-from attncli.analysis.effects.room import least, room, sweep_work
+from attncli.analysis.effects.room import Room, least, room, sweep_work
 from attncli.analysis.effects.sweep import Numbers, Plan, Text, sweep
 from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
@@ -103,7 +103,7 @@ def remove(
     if not found:
         raise InputError("no chosen head has such a link", expected="heads of the attention that the link is in")
     text = ready(model, tokens, [] if removal.together else found)
-    refuse_least(text, memory)
+    refuse_least(text, memory, predicts=asked.predicts)
     link = removal.link
     change = ablating(text, removal.by) if link is None else cutting(text, link)
     joint = (
@@ -115,7 +115,7 @@ def remove(
     plan = Plan(() if removal.together else found, change, start=0 if link is None else min(link.queries), joint=joint)
     rounds = 1 if removal.baseline == "none" or removal.together else 2
     swept = sweep(
-        text, plan, asked, room(model.spec, text.count, len(plan.places), text.backend.dtype, memory),
+        text, plan, asked, _space(text, len(plan.places), asked, memory),
         see=looking.see, told=lambda share: told(share / rounds),
     )  # fmt: skip
     assert swept.together is not None
@@ -142,6 +142,10 @@ def remove(
     )
 
 
+def _space(text: Text, branches: int, asked: Asked, memory: int | None) -> Room:
+    return room(text.model.spec, text.count, branches, text.backend.dtype, memory, predicts=asked.predicts)
+
+
 def ranked(effects: Sequence[Effect]) -> list[int]:
     """The places of the effects, the largest by the first measure first; what is undefined comes last."""
     first = [next(iter(one.readings.values())) for one in effects]
@@ -159,9 +163,10 @@ def ready(model: Model, tokens: Sequence[Token], branches: Sequence[Place]) -> T
     return Text(model, tokens, own)
 
 
-def refuse_least(text: Text, memory: int | None) -> None:
-    """Raise LimitError if one branch at a time takes more than `memory` bytes."""
-    needed = least(text.model.spec, text.count, text.backend.dtype)
+def refuse_least(text: Text, memory: int | None, *, predicts: bool) -> None:
+    """Raise LimitError if one branch at a time takes more than `memory` bytes. predicts: whether next tokens are
+    measured."""
+    needed = least(text.model.spec, text.count, text.backend.dtype, predicts=predicts)
     if memory is not None and needed > memory:
         raise LimitError(
             f"this would take about {needed:,} bytes of memory, there may be {memory:,}",
@@ -200,8 +205,7 @@ def _drawn(
 
     in_order = sorted(rows, key=plan.places.index)
     drawing = replace(plan, places=in_order, variants=variants, many=DRAWS)
-    space = room(text.model.spec, text.count, len(rows) * DRAWS, text.backend.dtype, memory)
-    readings = sweep(text, drawing, asked, space, told=told).readings
+    readings = sweep(text, drawing, asked, _space(text, len(rows) * DRAWS, asked, memory), told=told).readings
     return {
         place: {name: float(column[at].mean()) for name, column in readings.items()}
         for at, place in enumerate(in_order)

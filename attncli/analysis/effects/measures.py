@@ -25,6 +25,8 @@ MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
 """What `--measure` takes."""
 LOGITS_AT_ONCE = 2**22
 """Logits that are in memory at once: 32 MiB of float64."""
+VECTORS_AT_ONCE = 256
+"""Vectors whose logits are computed together where the vocabulary comes in portions."""
 
 
 def named(measures: Sequence[Measure]) -> list[str]:
@@ -71,12 +73,17 @@ class Asked:
     every: bool = False
     following: tuple[int, ...] = ()
 
+    @property
+    def predicts(self) -> bool:
+        """Whether next tokens are measured."""
+        return bool({"logprob", "kl"} & set(self.measures))
+
     def rows(self, count: int) -> slice:
         """The tokens of a text of `count` whose last vectors are needed."""
         places = set(self.at) if "vector" in self.measures else set()
         if self.every and "logprob" in self.measures:
             places |= set(range(count))
-        elif {"logprob", "kl"} & set(self.measures):
+        elif self.predicts:
             places.add(self.position)
         if "kl" in self.measures:
             places.add(self.position)
@@ -139,13 +146,30 @@ class Meter:
         following = np.asarray(self._asked.following)
         count, width = len(following), after.shape[-1]
         flat = after[:, :count].reshape((-1, width))
-        picks, done = np.empty(len(flat)), 0
         wanted = np.tile(following, after.shape[0])
-        for log in self._portions(flat):
-            rows = np.arange(len(log))
-            picks[done : done + len(log)] = log[rows, wanted[done : done + len(log)]]
-            done += len(log)
-        return picks.reshape(after.shape[0], count).mean(1)
+        picks = [
+            self._followed(flat[first : first + VECTORS_AT_ONCE], wanted[first : first + VECTORS_AT_ONCE])
+            for first in range(0, len(wanted), VECTORS_AT_ONCE)
+        ]
+        return np.concatenate(picks).reshape(after.shape[0], count).mean(1)
+
+    def _followed(self, hidden: Array, wanted: np.ndarray[Any, Any]) -> Floats:
+        """log p of one next token of each vector, [row]; the vocabulary is gone through in portions.
+
+        The sum of exponentials is kept relative to the largest logit so far.
+        """
+        vocabulary, rows = self._model.spec.vocabulary, np.arange(len(wanted))
+        step = max(LOGITS_AT_ONCE // len(wanted), 1)
+        largest, total, own = np.full(len(wanted), -np.inf), np.zeros(len(wanted)), np.zeros(len(wanted))
+        for first in range(0, vocabulary, step):
+            part = next_logits(self._model, self._backend, hidden, slice(first, first + step))
+            here = (wanted >= first) & (wanted < first + part.shape[1])
+            own[here] = part[rows[here], wanted[here] - first]
+            above = np.maximum(largest, part.max(-1))
+            total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
+            largest = above
+        found: Floats = own - largest - np.log(total)
+        return found
 
     def _finished(self, after: Array) -> Array:
         return finish(self._model.spec, self._weights, self._backend, after)
@@ -157,8 +181,8 @@ class Meter:
         return mean
 
 
-def next_logits(model: Model, backend: Backend, hidden: Array) -> Floats:
-    """The logits of every next token, [branch, vocabulary]. hidden: [branch, width].
+def next_logits(model: Model, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Floats:
+    """The logits of every next token, [branch, vocabulary]. hidden: [branch, width]. entries: which of the vocabulary.
 
     Raises UnsupportedError where there is no output head, naming the measure that needs none.
     """
@@ -168,7 +192,7 @@ def next_logits(model: Model, backend: Backend, hidden: Array) -> Floats:
             expected="a decoder checkpoint saved with its language-model head",
             hint="--measure vector",
         )
-    scores = logits(model.spec, model.store.outer(backend), backend, hidden)
+    scores = logits(model.spec, model.store.outer(backend), backend, hidden, entries)
     return np.asarray(backend.numpy(scores), np.float64)
 
 

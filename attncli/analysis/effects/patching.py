@@ -75,13 +75,15 @@ def patch(
     same_length(clean, corrupt, "the corrupt one")
     found = places(model.spec, patching.chosen)
     text = ready(model, corrupt, found)
-    refuse_least(text, memory)
+    predicts = patching.measured != "cosine"
+    refuse_least(text, memory, predicts=predicts)
     mixed, last = mixed_of(replace(text, tokens=clean))
     asked = _Asked(patching, _vector(text, last, patching.query))
     first = asked.rows(text.count).start
     goal = float(asked.reader(model, text.backend, last[asked.rows(text.count)], first).unchanged["m"][0])
     plan = Plan(found, putting(text, mixed, patching.at), start=min(patching.at))
-    swept = sweep(text, plan, asked, room(model.spec, text.count, len(found), text.backend.dtype, memory), told=told)
+    space = room(model.spec, text.count, len(found), text.backend.dtype, memory, predicts=predicts)
+    swept = sweep(text, plan, asked, space, told=told)
     own = float(swept.reader.unchanged["m"][0])
     if not abs(goal - own) >= LEAST:
         raise InputError(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from attncli.analysis.effects.measures import LOGITS_AT_ONCE
 from attncli.analysis.effects.places import Place, attentions
 from attncli.arrays.backend import SCORE_ITEM
 from attncli.mechanism.spec import Block, Experts, Mlp, Spec
@@ -15,6 +16,8 @@ ROWS_AT_ONCE = 1024
 """Vectors that one matrix product takes: more of them make it no faster."""
 SCORES = 3
 """Arrays of the size of a branch's scores that are alive at once."""
+LOGITS = 3
+"""Arrays of the size of a portion of logits that are alive at once."""
 SHARE = 0.5
 """How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
 
@@ -35,15 +38,16 @@ class Room:
             yield list(places[start : start + size])
 
 
-def room(spec: Spec, count: int, branches: int, dtype: str, memory: int | None) -> Room:
+def room(spec: Spec, count: int, branches: int, dtype: str, memory: int | None, *, predicts: bool = False) -> Room:
     """The room that `branches` branches of a text of `count` tokens have in `memory` bytes, None for any amount.
 
-    At least one branch at a time runs, whatever the memory: `least` tells what that takes.
+    predicts: whether next tokens are measured, which takes the output head and a portion of logits. At least one branch
+    at a time runs, whatever the memory: `least` tells what that takes.
     """
     item = SCORE_ITEM[dtype]
     one = count * spec.d_model * item
     running = running_bytes(spec, count, dtype)
-    base = _base(spec, count, dtype)
+    base = _base(spec, count, dtype) + (_head(spec, dtype) if predicts else 0)
     wished = max(min(-(-ROWS_AT_ONCE // count), branches), 1)
     if memory is None:
         return Room(wished, max(branches, 1), base + wished * running + branches * one)
@@ -53,9 +57,9 @@ def room(spec: Spec, count: int, branches: int, dtype: str, memory: int | None) 
     return Room(at_once, waiting, base + at_once * running + waiting * one)
 
 
-def least(spec: Spec, count: int, dtype: str) -> int:
-    """Bytes that a sweep takes that runs one branch at a time."""
-    return room(spec, count, 1, dtype, 0).bytes
+def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
+    """Bytes that a sweep takes that runs one branch at a time. predicts: as of `room`."""
+    return room(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,12 @@ class Foretold:
     bytes: int
 
 
-def foretell(spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int) -> Foretold:
-    """What one sweep over these places takes for a text of `count` tokens in `memory` bytes."""
+def foretell(
+    spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int, *, predicts: bool = False
+) -> Foretold:
+    """What one sweep over these places takes for a text of `count` tokens in `memory` bytes. predicts: as of `room`."""
     seconds = seconds_of(sweep_work(spec, count, places, 1), dtype)
-    return Foretold(len(places), seconds, room(spec, count, len(places), dtype, memory).bytes)
+    return Foretold(len(places), seconds, room(spec, count, len(places), dtype, memory, predicts=predicts).bytes)
 
 
 def running_bytes(spec: Spec, count: int, dtype: str) -> int:
@@ -85,6 +91,12 @@ def _base(spec: Spec, count: int, dtype: str) -> int:
     own = estimate(spec, count, kept=2, dtype=dtype).peak
     layer = max(work_of(spec, [block], count).weights for block in spec.blocks)
     return own + (layer + len(spec.blocks) * count * spec.d_model) * SCORE_ITEM[dtype]
+
+
+def _head(spec: Spec, dtype: str) -> int:
+    """What an output head takes, and the logits that are in memory at once with what becomes of them."""
+    rows = 0 if spec.head is None else spec.vocabulary * spec.d_model * SCORE_ITEM[dtype]
+    return rows + LOGITS * min(LOGITS_AT_ONCE, ROWS_AT_ONCE * spec.vocabulary) * 8
 
 
 def _inner(block: Block) -> int:

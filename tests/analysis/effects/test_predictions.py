@@ -1,0 +1,70 @@
+"""Log-probabilities and divergences of changed runs, from their logits, term by term; the vocabulary by portions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_checkpoints import CASES, make
+
+import attncli
+from attncli.analysis.effects import measures
+from attncli.analysis.effects.ablation import Removal, Removed, remove
+from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.places import everything
+from attncli.analysis.effects.room import least
+from attncli.errors import LimitError
+from attncli.mechanism.intervention import Zero
+from attncli.models.model import Model
+
+IDS = (7, 3, 3, 50, 11, 28, 5)
+AT, TARGET = 4, 19
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(CASES["gpt2 with head"], tmp_path_factory.mktemp("gpt2"))
+
+
+def log_probabilities(model: Model, layer: int | None, head: int) -> np.ndarray:
+    """log p of every next token at every position, [token, vocabulary], of a run without that head; None for none."""
+    changes = {} if layer is None else {(layer, "self"): (Zero((head,)),)}
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    *_, last = model.trace(tokens, interventions=changes)
+    logits = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)
+    return np.array([[value - math.log(sum(map(math.exp, row))) for value in row] for row in logits.tolist()])
+
+
+def removed(model: Model, asked: Asked, memory: int | None = None) -> Removed:
+    removal = Removal(everything(model.spec), baseline="none")
+    return remove(model, model.tokenizer.ids_to_tokens(IDS), removal, asked, memory=memory)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_what_is_measured_of_a_prediction(folder: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "LOGITS_AT_ONCE", 40)  # 61 entries: several portions, of the vocabulary too
+    monkeypatch.setattr(measures, "VECTORS_AT_ONCE", 5)
+    model = attncli.load(folder, backend=library, dtype="float64")
+    at = removed(model, Asked(("logprob", "kl"), (AT,), AT, TARGET)).effects
+    every = removed(model, Asked(("logprob",), (AT,), AT, every=True, following=IDS[1:])).effects
+    own = log_probabilities(model, None, 0)
+    follows = (range(len(IDS) - 1), list(IDS[1:]))
+    assert len(at) == len(every) == sum(block.attention.heads for block in model.spec.blocks)
+    for one, mean in zip(at, every, strict=True):
+        other = log_probabilities(model, one.place.layer, one.place.head)
+        assert one.readings["logprob"] == pytest.approx(other[AT, TARGET] - own[AT, TARGET], abs=1e-10)
+        assert one.readings["kl"] == pytest.approx((np.exp(own[AT]) * (own[AT] - other[AT])).sum(), abs=1e-10)
+        assert mean.readings["logprob"] == pytest.approx((other[follows] - own[follows]).mean(), abs=1e-10)
+    assert max(abs(effect.readings["logprob"]) for effect in every) > 1e-3
+
+
+def test_predictions_take_the_memory_of_an_output_head(folder: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    without, along = (least(model.spec, len(IDS), "float64", predicts=predicts) for predicts in (False, True))
+    assert along - without > model.spec.vocabulary * model.spec.d_model * 8
+    removed(model, Asked(("vector",), (AT,), AT), without)
+    with pytest.raises(LimitError, match="memory"):
+        removed(model, Asked(("kl",), (AT,), AT), without)
+    assert len(removed(model, Asked(("kl",), (AT,), AT), along).effects) > 1
