@@ -95,6 +95,8 @@ def ablate(
 
     attn ablate --model minilm "The animal was too tired, so it slept" --from it --to animal
 
+    attn ablate --model minilm "The animal was too tired, so it slept" --query it --head L5H11,L3H1
+
     attn ablate --model minilm --lines --file texts.txt --json -o effects.json
     """
     from attncli.render.screens.ablate import PARTS, ablate_rows, ablate_screen

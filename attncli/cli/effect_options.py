@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +32,7 @@ QUERY = option(
     panel=TEXT,
     metavar="TOK",
 )
+PAIR = re.compile(r"[Ll](\d+)[Hh](\d+)")
 HEADS = 8
 """Heads that seeded weights have where `--num-heads` does not say."""
 
@@ -75,14 +77,37 @@ def measures(asked: MeasureOptions) -> tuple[Measure, ...]:
 
 
 def chosen(spec: Spec, model: ModelOptions) -> Chosen:
-    """The heads that `--layer` and `--head` name, all without them."""
+    """The heads that `--layer` and `--head` name, all without them; `--head L5H11,L3H1` names each with its layer.
+
+    Raises UsageError for what is neither, InputError for a head that is not there.
+    """
     from attncli.analysis.effects.places import Chosen, most_heads
 
+    named = [part.strip() for part in ",".join(model.head or ()).split(",")]
+    if any(part[:1] in ("L", "l") for part in named):
+        return Chosen((), (), _pairs(spec, named, model.layer))
     layers = request.numbers(model.layer, "layer", len(spec.blocks))
     heads = request.numbers(model.head, "head", most_heads(spec))
     return Chosen(
         range(len(spec.blocks)) if layers is None else layers, range(most_heads(spec)) if heads is None else heads
     )
+
+
+def _pairs(spec: Spec, named: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Heads named with their layers, such as L5H11."""
+    from attncli.analysis.effects.places import heads_of
+
+    if layers:
+        raise UsageError("--head names layers, and so does --layer", expected="one or the other")
+    found = []
+    for part in named:
+        pair = PAIR.fullmatch(part)
+        if pair is None:
+            raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
+        (layer,) = request.numbers([pair[1]], "layer", len(spec.blocks)) or ()
+        (head,) = request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])) or ()
+        found.append((layer, head))
+    return found
 
 
 def span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, ...]:

@@ -7,11 +7,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from asking import ask
 from tiny_checkpoints import CASES, make
 
+import attncli
 from attncli.cli import effect_options
+from attncli.mechanism.intervention import Replace
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "The animal didn't cross the street because it was too tired"
@@ -56,6 +59,43 @@ def test_json_plain_and_view(tmp_path: Path) -> None:
     lines = ask("ablate", "a b c", "--num-heads", "2", "--residual", "--plain").out.splitlines()
     assert lines[0].split("\t")[:4] == ["attention", "layer", "head", "cosine"]
     assert [line.split("\t")[0] for line in lines[1:]] == ["self", "self", "together"]
+
+
+def test_heads_named_with_their_layers() -> None:
+    told = ("ablate", "it was tired", *MINILM, "--baseline", "none", "--json")
+    found = ask(*told, "--head", "L5H11,l3h1").json["effects"]
+    assert {(row["layer"], row["head"]) for row in found} == {(5, 11), (3, 1)}
+    every = {(row["layer"], row["head"]): row for row in ask(*told).json["effects"]}
+    for row in found:
+        assert row["vector"]["cosine"] == pytest.approx(every[row["layer"], row["head"]]["vector"]["cosine"], rel=1e-4)
+    patched = ask("patch", "it was tired", "he was tired", *MINILM, "--head", "L5H11", "--json").json["effects"]
+    assert [(row["layer"], row["head"]) for row in patched] == [(5, 11)]
+
+
+def test_a_mean_of_other_texts(tmp_path: Path) -> None:
+    """`--reference` is one text, `--reference-file` one a line: what heads mix, the mean over all tokens of all."""
+    told = ("ablate", "it was tired", *MINILM, "--by", "mean", "--baseline", "none", "--head", "L5H11,L3H1", "--json")
+    texts = ("the cat sat", "a long street, and it was empty")
+    file = tmp_path / "texts"
+    model = attncli.load("minilm")
+    file.write_text("\n".join(texts))
+    for row in ask(*told, "--reference-file", str(file)).json["effects"]:
+        layer, head = row["layer"], row["head"]
+        mixed = [trace.stages["mixed"][head] for text in texts for trace in model.trace(text, layers=[layer])]
+        mean = np.concatenate(mixed).mean(0, dtype=np.float64)
+        vectors = []
+        for changes in ({}, {(layer, "self"): (Replace((head,), np.broadcast_to(mean, (1, 5, 32))),)}):
+            *_, last = model.trace("it was tired", interventions=changes)
+            vectors.append(np.asarray(model.finish(last.after), np.float64).mean(0))
+        x, y = (vector / np.linalg.norm(vector) for vector in vectors)
+        assert row["vector"]["cosine"] == pytest.approx(((x - y) ** 2).sum() / 2, rel=1e-4)
+    one = ask(*told, "--reference", texts[0]).json
+    file.write_text(texts[0])
+    assert one == ask(*told, "--reference-file", str(file)).json
+    assert one != ask(*told).json
+    file.write_text("")
+    assert ask(*told, "--reference-file", str(file)).code == 3
+    assert ask(*told, "--reference-file", str(file), "--reference", "a").code == 2
 
 
 def test_predictions(decoder: str) -> None:
@@ -110,6 +150,10 @@ def test_find_with_effects() -> None:
         (("ablate", TEXT, "--query", "cat"), 3, "cat"),
         (("ablate", TEXT, *MINILM, "--measure", "logprob"), 4, "--measure vector"),
         (("ablate", TEXT, *MINILM, "--max-memory", "1MB"), 5, "--max-memory"),
+        (("ablate", TEXT, *MINILM, "--head", "L5H12"), 3, "there is no head 12"),
+        (("ablate", TEXT, *MINILM, "--head", "L6H1"), 3, "there is no layer 6"),
+        (("ablate", TEXT, *MINILM, "--head", "L5H11,3"), 2, "L5H11,L3H1"),
+        (("ablate", TEXT, *MINILM, "--head", "L5H11", "--layer", "5"), 2, "one or the other"),
         (("logits", TEXT, *MINILM), 4, "no linear output head"),
         (("patch", "a b c", "a b"), 3, "3 tokens"),
         (("patch", "a b c", "a b c"), 3, "the same"),

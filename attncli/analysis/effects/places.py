@@ -45,7 +45,12 @@ def everything(spec: Spec) -> Chosen:
 
 def most_heads(spec: Spec) -> int:
     """How many heads the attention with the most of them has."""
-    return max(attention.heads for block in spec.blocks for _, attention in attentions(block))
+    return max(map(heads_of, spec.blocks))
+
+
+def heads_of(block: Block) -> int:
+    """How many heads the attention of a layer with the most of them has."""
+    return max(attention.heads for _, attention in attentions(block))
 
 
 def attentions(block: Block) -> Sequence[tuple[Kind, Attention]]:
