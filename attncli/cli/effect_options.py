@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import request
+from attncli.cli.explain_options import one
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -104,8 +105,8 @@ def _pairs(spec: Spec, named: Sequence[str], layers: Sequence[str] | None) -> li
         pair = PAIR.fullmatch(part)
         if pair is None:
             raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
-        (layer,) = request.numbers([pair[1]], "layer", len(spec.blocks)) or ()
-        (head,) = request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])) or ()
+        layer = one(request.numbers([pair[1]], "layer", len(spec.blocks)), "layer")
+        head = one(request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])), "head")
         found.append((layer, head))
     return found
 
