@@ -61,7 +61,15 @@ class Length:
                 self.by_row[at] = metric
             else:
                 self.shared[at] = found
+        self.of_special: dict[int, tuple[bytes, Coefficients]] = {}
+        """By metric: which tokens were special in the last text, and its coefficients."""
         self._columns: dict[tuple[str, str], Array] = {}
+        parts = self.parts()
+        self.constant = np.array([part.constant for part in parts])
+        self.keyed = np.array([part.keys is not None for part in parts], bool)
+        names_of_facts = dict.fromkeys(name for part in parts for name in part.facts)
+        zero = np.zeros(count)
+        self.facts = {name: np.stack([part.facts.get(name, zero) for part in parts], -1) for name in names_of_facts}
         even = uniform_rows(self.i, self.see, About())
         self.baseline = np.full(len(names), np.nan)
         self.rows = np.zeros(len(names), np.int64)
@@ -107,8 +115,19 @@ def sight_of(mask: Mask, count: int) -> Sight:
 def about_coefficients(length: Length, about: About) -> dict[int, Coefficients]:
     """The coefficients of the metrics that depend on a text's tokens. about: all of it known."""
     rows = FormRows(length.i, length.see, about, length.count)
-    found = {at: coefficients(metric, rows) for at, metric in length.by_text.items()}
-    return {at: one for at, one in found.items() if one is not None}
+    found = {}
+    for at, metric in length.by_text.items():
+        told = about.special.tobytes() if metric.needs == "special" and about.special is not None else b""
+        last = length.of_special.get(at)
+        if told and last is not None and last[0] == told:  # most texts of one length have their special tokens alike
+            found[at] = last[1]
+            continue
+        one = coefficients(metric, rows)
+        if one is not None:
+            found[at] = one
+            if told:
+                length.of_special[at] = (told, one)
+    return found
 
 
 class Texts:
@@ -154,16 +173,17 @@ class Texts:
         norm = np.zeros_like(value)
         facts = _Facts(backend, weights, entropy)
         products = _float(backend, backend.matmul(flat, length.columns(backend, dtype)))
+        totals = np.zeros((texts, heads, length.constant.size)) + length.constant
+        totals[..., length.keyed] += products
+        for name, coefficients_of in length.facts.items():
+            totals += facts.of(name) @ coefficients_of
         column = 0
         for at, one in length.shared.items():
-            for part, target in ((one.value, value), (one.norm, norm)):
-                if part is None:
-                    target[..., at] = one.rows
-                    continue
-                target[..., at] = part.constant + facts.of(part)
-                if part.keys is not None:
-                    target[..., at] += products[..., column]
-                    column += 1
+            value[..., at], column = totals[..., column], column + 1
+            if one.norm is None:
+                norm[..., at] = one.rows
+            else:
+                norm[..., at], column = totals[..., column], column + 1
         if length.by_text:
             products = _float(backend, backend.matmul(flat, self.columns(backend, dtype)))
             for place, at in enumerate(length.by_text):
@@ -197,22 +217,19 @@ class _Facts:
         self._backend, self._weights = backend, weights
         self._known = {} if entropy is None else {"entropy": _float(backend, entropy)}
 
-    def of(self, part: Summed) -> Any:
-        """Σ_f,i facts_f,i f_i, [text, head]."""
-        return sum((self._fact(name) @ coefficient for name, coefficient in part.facts.items()), np.zeros(()))
-
-    def _fact(self, name: str) -> Floats:
+    def of(self, name: str) -> Floats:
+        """A fact of each row, [text, head, query]."""
         if name not in self._known:
             backend, weights = self._backend, self._weights
             match name:
                 case "entropy":
-                    found = backend.entropy(weights)
+                    self._known[name] = _float(backend, backend.entropy(weights))
                 case "peak":
-                    found = backend.max(weights, -1)[..., 0]
+                    self._known[name] = np.maximum(self.of("peak_beyond_first"), _float(backend, weights[..., 0]))
                 case _:
                     beyond = weights[..., 1:]
                     found = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
-            self._known[name] = _float(backend, found)
+                    self._known[name] = _float(backend, found)
         return self._known[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -98,5 +99,10 @@ def exclusion(
 
 def is_punctuation(token: Token) -> bool:
     """Whether a token is nothing but punctuation (Unicode category P); special tokens are not."""
-    text = token.text.strip("Ġ▁ ")
-    return not token.special and text != "" and all(unicodedata.category(letter).startswith("P") for letter in text)
+    return not token.special and _punctuation_alone(token.text)
+
+
+@lru_cache(4096)
+def _punctuation_alone(text: str) -> bool:
+    text = text.strip("Ġ▁ ")
+    return text != "" and all(unicodedata.category(letter).startswith("P") for letter in text)

@@ -171,6 +171,15 @@ class Operations(Protocol[Kind]):
     def any(self, array: Kind, axis: int) -> Kind:
         """Whether any entry along an axis is true; the axis stays with size 1."""
 
+    def affine(self, x: Kind, weight: Kind, bias: Kind | None) -> Kind:
+        """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
+
+    def layer_norm(self, x: Kind, eps: float, weight: Kind | None, bias: Kind | None) -> Kind:
+        """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are [width]."""
+
+    def activation(self, kind: str, array: Kind) -> Kind | None:
+        """The activation function of this name in one step, as a new array; None where the library has no such step."""
+
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""
 

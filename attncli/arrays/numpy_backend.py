@@ -156,6 +156,24 @@ class NumpyBackend:
     def any(self, array: NDArray, axis: int) -> NDArray:
         return np.any(array, axis, keepdims=True)
 
+    def affine(self, x: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
+        found = self.matmul(x, weight.T)
+        if bias is not None:
+            found += bias
+        return found
+
+    def layer_norm(self, x: NDArray, eps: float, weight: NDArray | None, bias: NDArray | None) -> NDArray:
+        found = x - self.sum(x, -1) / x.shape[-1]
+        found /= np.sqrt(self.sum(found * found, -1) / x.shape[-1] + eps)
+        if weight is not None:
+            found *= weight
+        if bias is not None:
+            found += bias
+        return found
+
+    def activation(self, kind: str, array: NDArray) -> NDArray | None:
+        return None
+
     def entropy(self, array: NDArray) -> NDArray:
         # an entry of 0 meets ln 1: nothing is added, and 0·−inf never arises
         return -(array * np.log(np.where(array > 0, array, 1))).sum(-1)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 
@@ -126,6 +127,23 @@ class TorchBackend:
     def any(self, array: Tensor, axis: int) -> Tensor:
         return array.any(axis, keepdim=True)
 
+    def affine(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.linear(x, weight, bias)
+
+    def layer_norm(self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+    def activation(self, kind: str, array: Tensor) -> Tensor | None:
+        match kind:
+            case "gelu":
+                return functional.gelu(array)
+            case "gelu_tanh":
+                return functional.gelu(array, approximate="tanh")
+            case "silu":
+                return functional.silu(array)
+            case _:
+                return None
+
     def entropy(self, array: Tensor) -> Tensor:
         # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last bit of a sum
         logs = array.clamp_min(torch.finfo(array.dtype).tiny).log_()
@@ -207,7 +225,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bo
     """torch's own attention of q, k, v [head, token, width]: what `attn cost --measure` compares times with, nothing
     else."""
     # the fast kernels exist only for a batch
-    return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
+    return functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal, scale=scale)[0]
 
 
 def _named(dtype: str) -> torch.dtype:

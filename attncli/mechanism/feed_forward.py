@@ -49,10 +49,7 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
     if weight is None:
         return None
     flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
-    product = backend.matmul(flat, backend.transpose(weight)).reshape((*x.shape[:-1], weight.shape[0]))
-    if bias is not None:
-        product += bias
-    return product
+    return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 
 def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
@@ -99,6 +96,9 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
 
     Works in one array besides x: these are the widest vectors of a model.
     """
+    at_once = backend.activation(kind, x)
+    if at_once is not None:
+        return at_once
     match kind:
         case "gelu":
             found = backend.erf(x * 0.5**0.5)

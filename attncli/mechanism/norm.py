@@ -28,12 +28,18 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
     """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
     dtype = backend.dtype_of(x)
     wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
-    width = x.shape[-1]
-    if norm.kind == "layer":
-        wide = wide - backend.sum(wide, -1) / width
-    scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / width + norm.eps)
     if not norm.affine:
-        return backend.cast(scaled, dtype)
+        weight = bias = None
+    elif weight is not None and norm.unit_offset:
+        weight = weight + 1.0
+    if norm.kind == "layer" and (weight is None or weight.ndim == 1):
+        held = backend.dtype_of(wide)
+        weight, bias = (None if one is None else backend.cast(one, held) for one in (weight, bias))
+        return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
+    if norm.kind == "layer":  # every head has weights of its own
+        scaled = backend.layer_norm(wide, norm.eps, None, None)
+    else:
+        scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / x.shape[-1] + norm.eps)
     if weight is not None:
-        scaled = scaled * (weight + 1.0 if norm.unit_offset else weight)
+        scaled = scaled * weight
     return backend.cast(scaled if bias is None else scaled + bias, dtype)

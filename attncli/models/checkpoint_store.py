@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
@@ -14,6 +15,7 @@ from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models.bind import Binding, Bound
 from attncli.models.embedding import with_positions
+from attncli.models.held_rows import HeldRows
 from attncli.models.roles import layer_roles
 
 
@@ -25,6 +27,11 @@ class CheckpointStore:
         self.checkpoint = checkpoint
         self.binding = binding
         self._kept: dict[tuple[str, str], Array] = {}
+        self._tables: dict[tuple[str, str], HeldRows] | None = None
+
+    def hold_rows(self) -> None:
+        """Keep the rows of embedding tables that are read from now on, for many texts one after the other."""
+        self._tables = {}
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
         embedding = self.spec.embedding
@@ -89,7 +96,14 @@ class CheckpointStore:
         return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
 
     def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
-        return backend.array(self.checkpoint.read_rows(self.binding.outer[role].tensors[0], rows, backend.dtype))
+        name = self.binding.outer[role].tensors[0]
+        if self._tables is None:
+            return backend.array(self.checkpoint.read_rows(name, rows, backend.dtype))
+        key = (name, backend.dtype)
+        if key not in self._tables:
+            count = self.checkpoint.info(name).shape[0]
+            self._tables[key] = HeldRows(partial(self.checkpoint.read_rows, name, dtype=backend.dtype), count)
+        return backend.array(self._tables[key].rows(rows))
 
     def _places(self, tokens: Sequence[Token]) -> list[int]:
         """The row of the position table for each token."""

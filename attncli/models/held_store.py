@@ -11,7 +11,7 @@ from attncli.models.run import Store
 
 
 class HeldStore:
-    """`Store` that asks another one for each weight once. Rows of embedding tables are read as they are needed."""
+    """`Store` that asks another one for each weight of a layer once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

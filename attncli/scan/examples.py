@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,25 @@ from attncli.arrays.backend import Array, Backend
 Link = Callable[[Ints, Ints], tuple[Ints, Ints]]
 NONE = np.iinfo(np.int64).min
 """The value of a place that no example has taken."""
+FRESH = -2
+"""The key of an example whose link is not known yet."""
 FIELDS = ("value", "hash", "file", "line", "query", "key")
 """What is kept of an example: its value in multiples of 2⁻²⁴, a hash of text, file and line, which decides between
 equal values, where the text stands, and the head's strongest link in it."""
 
 
 class Examples:
-    """The `top` largest values of each column and head, [column, head, place], largest first."""
+    """The `top` largest values of each column and head, largest first: `held` is [field, column, head, place]."""
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
         self.top = top
-        self.fields: dict[str, Ints] = {name: np.full((columns, heads, top), -1, np.int64) for name in FIELDS}
-        self.fields["value"][:] = NONE
+        self.held: Ints = np.full((len(FIELDS), columns, heads, top), -1, np.int64)
+        self.held[0] = NONE
+
+    @property
+    def fields(self) -> dict[str, Ints]:
+        """What is kept by name, [column, head, place]."""
+        return dict(zip(FIELDS, self.held, strict=True))
 
     def add(self, heads: slice, values: Ints, places: dict[str, Ints], link: Link) -> None:
         """Take values [text, column, head] of the heads in `heads`; `NONE` where there is none.
@@ -34,47 +41,43 @@ class Examples:
         """
         if not self.top:
             return
-        kept = {name: array[:, heads] for name, array in self.fields.items()}
-        column, head = np.nonzero((values >= kept["value"][None, ..., -1]).any(0))
+        kept = self.held[:, :, heads]
+        column, head = np.nonzero((values >= kept[0, ..., -1]).any(0))
         if not column.size:
             return
-        shape = (column.size, values.shape[0])
-        new = {"value": values[:, column, head].T, "text": np.broadcast_to(np.arange(shape[1]), shape)}
-        new |= {name: np.broadcast_to(places[name], shape) for name in ("hash", "file", "line")}
-        old = {name: kept[name][column, head] for name in FIELDS} | {"text": np.full((column.size, self.top), -1)}
-        fresh = np.full(shape, -1)
-        every = {name: np.concatenate([old[name], new.get(name, fresh)], -1) for name in (*FIELDS, "text")}
-        order = _order(every)[:, : self.top]
-        best = {name: np.take_along_axis(array, order, -1) for name, array in every.items()}
-        row, place = np.nonzero((best["text"] >= 0) & (best["value"] != NONE))
-        best["query"][row, place], best["key"][row, place] = link(best["text"][row, place], head[row])
-        for name in FIELDS:
-            kept[name][column, head] = best[name]
+        old = kept[:, column, head]
+        new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
+        new[0], new[4] = values[:, column, head].T, np.arange(values.shape[0])  # the text, until its link is known
+        new[5] = FRESH
+        for at, name in enumerate(("hash", "file", "line"), 1):
+            new[at] = places[name]
+        best = _best(np.concatenate([old, new], -1), self.top)
+        row, place = np.nonzero((best[5] == FRESH) & (best[0] != NONE))
+        best[4:, row, place] = link(best[4, row, place], head[row])
+        best[4:, best[0] == NONE] = -1
+        kept[:, column, head] = best
 
     def take(self, other: dict[str, Ints]) -> None:
         """Take another shard's examples."""
-        every = {name: np.concatenate([self.fields[name], other[name]], -1) for name in FIELDS}
-        order = _order(every)
-        for name in FIELDS:
-            self.fields[name] = np.take_along_axis(every[name], order, -1)[..., : self.top]
+        every = np.concatenate([self.held, np.stack([other[name] for name in FIELDS])], -1)
+        self.held = _best(every, self.top)
 
     def lines(self) -> set[tuple[int, int]]:
         """Which texts are examples: (file, line)."""
-        there = self.fields["value"] != NONE
-        return set(zip(self.fields["file"][there].tolist(), self.fields["line"][there].tolist(), strict=True))
+        there = self.held[0] != NONE
+        return set(zip(self.held[2][there].tolist(), self.held[3][there].tolist(), strict=True))
 
 
-def _order(every: dict[str, Ints]) -> Ints:
-    """Largest value first, then by hash, along the last axis."""
-    return np.lexsort((every["hash"], -every["value"].astype(np.float64)), axis=-1)
+def _best(every: Ints, top: int) -> Ints:
+    """The first `top` along the last axis: largest value first, then by hash."""
+    order = np.lexsort((every[1], -every[0].astype(np.float64)), axis=-1)[None, ..., :top]
+    return np.take_along_axis(every, order, -1)
 
 
 def strongest(backend: Backend, weights: Array, texts: Ints, heads: Ints) -> tuple[Ints, Ints]:
     """The (query, key) of the largest weight of each text and head, out of weights [text, head, query, key]."""
-    wanted = sorted(set(zip(texts.tolist(), heads.tolist(), strict=True)))
     shown: Any = backend.numpy(weights)
-    width = shown.shape[-1]
-    best = {pair: divmod(int(shown[pair].argmax()), width) for pair in wanted}
-    pairs: Sequence[tuple[int, int]] = [best[pair] for pair in zip(texts.tolist(), heads.tolist(), strict=True)]
-    found = np.array(pairs, np.int64).reshape((-1, 2))
-    return found[:, 0], found[:, 1]
+    pairs, place = np.unique(texts * shown.shape[1] + heads, return_inverse=True)
+    flat = shown.reshape((shown.shape[0] * shown.shape[1], -1))
+    best = flat[pairs].argmax(-1)[place]
+    return best // shown.shape[-1], best % shown.shape[-1]

@@ -54,7 +54,9 @@ class Layers:
 
     def __init__(self, spec: Spec, store: Store, backend: Backend, metrics: Sequence[str], *, words: bool) -> None:
         # what the last layer does with its weights is not asked for
-        blocks = (*spec.blocks[:-1], replace(spec.blocks[-1], mlp=None))
+        last = spec.blocks[-1]
+        entering = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
+        blocks = (*spec.blocks[:-1], replace(last, mlp=None, norms=entering))
         self.spec, self.store, self.backend = replace(spec, blocks=blocks), store, backend
         self.metrics, self.words = tuple(metrics), words
         self._lengths: OrderedDict[tuple[str, int], Length] = OrderedDict()

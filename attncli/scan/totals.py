@@ -50,7 +50,7 @@ class Totals:
         held = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
         if self.examples:
             best = Examples(*held["value"].shape)
-            best.fields = self.examples
+            best.take(self.examples)
             best.take(held)
             self.examples.update(best.fields)
         else:
@@ -58,10 +58,19 @@ class Totals:
         for file, line, text in state.facts["examples"]:
             self.texts[file, line] = text
             self.shards[file, line] = shard
+        self._forget()
         for name, count in state.facts["counts"].items():
             self.counts[name] = self.counts.get(name, 0) + count
         self.machines.add(tuple(sorted(state.facts["machine"].items())))
         self.done.append(shard)
+
+    def _forget(self) -> None:
+        """Let go of the texts that are no examples any more."""
+        there = self.examples["value"] != NONE
+        files, lines = (self.examples[name][there].tolist() for name in ("file", "line"))
+        needed = set(zip(files, lines, strict=True))
+        for place in [one for one in self.texts if one not in needed]:
+            del self.texts[place], self.shards[place]
 
     def whole(self, name: str) -> Floats:
         """A total as float64; sums of values are divided by 2²⁴."""

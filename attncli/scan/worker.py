@@ -15,6 +15,7 @@ from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import Array
 from attncli.inputs.token import Token
+from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.held_store import HeldStore
 from attncli.models.model import Model
 from attncli.scan import conditions, intake
@@ -43,6 +44,8 @@ class Worker:
     def __init__(self, plan: Plan, folder: Path, model: Model, *, part: str = "1") -> None:
         self.plan, self.folder, self.model, self.part = plan, folder, model, part
         self.columns = columns_of(plan.metrics, plan.measures.labels)
+        assert isinstance(model.store, CheckpointStore)
+        model.store.hold_rows()
         store = HeldStore(model.store)
         self._layers = Layers(model.spec, store, model.backend, plan.metrics, words=plan.measures.words)
         self._starts = np.cumsum([0, *plan.model.heads])

@@ -13,6 +13,7 @@ import torch
 from attncli.arrays.backend import DTYPES, Backend
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.torch_backend import TorchBackend
+from attncli.mechanism.feed_forward import activate
 
 KINDS = {"numpy": NumpyBackend, "torch": TorchBackend}
 each = pytest.mark.parametrize("kind", KINDS)
@@ -118,6 +119,38 @@ def test_erf_of_many_numbers_is_taken_by_blocks_up_to_the_last(kind):
     values = np.linspace(-3, 3, 2 * 8192 + 11).reshape(-1, 3)[:, ::-1]
     found = of(kind).numpy(of(kind).erf(of(kind).array(values)))
     assert np.abs(found - np.vectorize(math.erf)(values)).max() < 4e-16
+
+
+@each
+def test_affine_and_layer_norm_are_their_formulas(kind):
+    backend = of(kind)
+    random = np.random.default_rng(5)
+    x, weight, bias = random.normal(size=(7, 5)), random.normal(size=(3, 5)), random.normal(size=3)
+    scale, shift = random.normal(size=5), random.normal(size=5)
+    held = [backend.array(one) for one in (x, weight, bias, scale, shift)]
+    loops = np.array([[sum(a * b for a, b in zip(row, out, strict=True)) for out in weight] for row in x])
+    assert np.allclose(backend.numpy(backend.affine(held[0], held[1], None)), loops, atol=1e-13)
+    assert np.allclose(backend.numpy(backend.affine(held[0], held[1], held[2])), loops + bias, atol=1e-13)
+    for row, found, plain in zip(
+        x,
+        backend.numpy(backend.layer_norm(held[0], 0.1, held[3], held[4])),
+        backend.numpy(backend.layer_norm(held[0], 0.1, None, None)),
+        strict=True,
+    ):
+        mean = sum(row) / 5
+        spread = math.sqrt(sum((one - mean) ** 2 for one in row) / 5 + 0.1)
+        assert np.allclose(plain, (row - mean) / spread, atol=1e-13)
+        assert np.allclose(found, (row - mean) / spread * scale + shift, atol=1e-13)
+    assert np.array_equal(backend.numpy(held[0]), x)
+
+
+def test_an_activation_in_one_step_is_the_one_in_many():
+    torch, numpy = of("torch"), of("numpy")
+    for kind in ("gelu", "gelu_tanh", "silu"):
+        at_once = torch.activation(kind, torch.array(X * 3))
+        assert np.allclose(torch.numpy(at_once), activate(numpy, kind, X * 3), atol=1e-14)
+    assert torch.activation("quick_gelu", torch.array(X)) is None
+    assert numpy.activation("gelu", X) is None
 
 
 @each
