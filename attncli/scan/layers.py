@@ -22,7 +22,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.context import Context
 from attncli.mechanism.mask import Mask
-from attncli.mechanism.spec import Spec
+from attncli.mechanism.spec import Norm, Place, Spec
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.row_blocks import rows_for
 from attncli.models.run import Store, through
@@ -55,7 +55,7 @@ class Layers:
     def __init__(self, spec: Spec, store: Store, backend: Backend, metrics: Sequence[str], *, words: bool) -> None:
         # what the last layer does with its weights is not asked for
         last = spec.blocks[-1]
-        entering = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
+        entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
         blocks = (*spec.blocks[:-1], replace(last, mlp=None, norms=entering))
         self.spec, self.store, self.backend = replace(spec, blocks=blocks), store, backend
         self.metrics, self.words = tuple(metrics), words
