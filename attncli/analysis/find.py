@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -21,6 +21,9 @@ from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 from attncli.models.row_blocks import rows_for
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,13 @@ def find_document(
     *,
     words: Words | None = None,
     cutting: Cutting | None = None,
+    recording: Recording | None = None,
 ) -> FindDocument:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
-    same from `end` to `start`. words: merge pieces first; then start and end are words.
+    same from `end` to `start`. words: merge pieces first; then start and end are words. recording:
+    takes the heads of the run.
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
     is left.
     """
@@ -89,7 +94,7 @@ def find_document(
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
     found: list[FoundHead] = []
     warnings = notes(model)
-    for trace in model.trace(
+    for trace in (recording or model).trace(
         tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
         see=lambda layer, kind, block: kept[layer].see(layer, kind, block),
     ):  # fmt: skip

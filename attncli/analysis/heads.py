@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import UNSET
@@ -40,6 +40,9 @@ from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
 @dataclass(frozen=True)
@@ -143,12 +146,14 @@ def heads_document(
     repeats: Scores | None = None,
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
+    recording: Recording | None = None,
 ) -> HeadsDocument:
     """Run a text and return its `attn.heads/1` document: metrics with rows used and uniform baseline, per head.
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
     scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
-    n × n then, and maps are pooled. progress: told the share done, where rows are given.
+    n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes the heads of
+    the run.
     """
     for name in (*wanted.metrics, *((wanted.sort,) if wanted.sort else ())):
         known(name)
@@ -178,7 +183,8 @@ def heads_document(
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
     keep = ("weights", "entropy") if rows is not None else ("masked", "weights")
-    for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
+    source = recording or model
+    for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
         heads = _chosen(model, wanted, trace.layer)
         now = layer_of(trace.layer)
         moved: list[MovedMetrics] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -25,6 +26,9 @@ from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
 from attncli.models.model import Model
+
+if TYPE_CHECKING:
+    from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
 @dataclass(frozen=True)
@@ -155,12 +159,13 @@ def run_document(
     rows: int | None = None,
     progress: Callable[[float], None] | None = None,
     batched: Batched | None = None,
+    recording: Recording | None = None,
 ) -> RunDocument:
     """Run a text and return its `attn.run/1` document.
 
     see: is handed each layer's trace, to save it. rows: None for dense attention; else query rows
     at a time, nothing is n × n then, and maps are pooled. progress: told the share done, where
-    rows are given. batched: what the text gave in a batch, in place of a run.
+    rows are given. batched: what the text gave in a batch, in place of a run. recording: takes the heads of the run.
     """
     words = merged_words(tokens, text) if wanted.words else None
     words = words if wanted.span is None else joined(tokens, text, [wanted.span], words)
@@ -181,7 +186,9 @@ def run_document(
         if long is not None and wanted.query is None:
             keep = ("weights",)  # scores that are kept could not be overwritten
         watch = None if long is None else long.see
-        traces = model.trace(tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch)
+        traces = (recording or model).trace(
+            tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch
+        )
     shapes: list[ShapeRow] = [] if batched is None else batched.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []

@@ -74,7 +74,7 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, how, fail_above)
         return
-    records: list[RunRecord] = []
+    records: list[RunRecord] | None = None if page.html is None else []
     runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []
 
@@ -182,7 +182,7 @@ def _sides(
     shape: ShapeOptions,
     tokenizer: str | None,
     output: OutputOptions,
-    records: list[RunRecord],
+    records: list[RunRecord] | None,
 ) -> Iterator[tuple[str, RunDocument]]:
     told, asked = sorted_out(texts or (), asked)
     if len(told) > 2:
@@ -194,9 +194,8 @@ def _sides(
 
 
 def _run(
-    environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord]
+    environment: Environment, side: Side, tokenizer: str | None, output: OutputOptions, records: list[RunRecord] | None
 ) -> RunDocument:
-    from attncli.analysis.records.run import run_record
     from attncli.analysis.run import Wanted, cost, run_document
 
     loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
@@ -209,9 +208,18 @@ def _run(
     expected = cost(loaded, len(tokens), wanted, saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
     answer.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")
-    # its heads are only gone through where they are asked for
-    records.append(run_record(loaded, side.text, tokens, name=side.name, layers=wanted.layers, heads=wanted.heads))
-    return run_document(loaded, side.text, tokens, wanted)
+    if records is None:
+        return run_document(loaded, side.text, tokens, wanted)
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import recordable, recorded_run, run_record
+
+    taken = Recording(loaded, tokens, wanted.heads) if recordable(loaded, words=False) else None
+    document = run_document(loaded, side.text, tokens, wanted, recording=taken)
+    if taken is not None:
+        records.append(recorded_run(loaded, side.text, taken, name=side.name))
+    else:
+        records.append(run_record(loaded, side.text, tokens, name=side.name, layers=wanted.layers, heads=wanted.heads))
+    return document
 
 
 app = command_app(compare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,8 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.find import FindDocument
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import RunRecord
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
@@ -77,30 +80,35 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
+                taken = page_output.recording(page, loaded, found, _chosen(loaded, model)[1], words=words)
                 document = _document(
-                    environment, loaded, found, model, compute, (start, end), words=words, effect=effect
+                    environment, loaded, found, model, compute, (start, end), words=words, effect=effect, taken=taken
                 )
                 if output.svg is not None:
                     answer.draw(document, output)
                 if page.html is not None:
-                    _write_page(loaded, found, model, document, page, how.lang)
+                    record = page_output.record(loaded, found, *_chosen(loaded, model), words=words, taken=taken)
+                    _write_page(environment, record, (start, end), page, how.lang)
             yield document
 
     answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
 
 
+def _chosen(model: Model, which: ModelOptions) -> tuple[list[int] | None, list[int] | None]:
+    """The layers and heads asked for, None for all."""
+    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
+    return layers, request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
+
+
 def _write_page(
-    model: Model, text: Text, which: ModelOptions, document: FindDocument, page: PageOptions, lang: str
+    environment: Environment, record: RunRecord, ends: tuple[str, str], page: PageOptions, lang: str
 ) -> None:
-    from attncli.analysis.records.run import run_record
     from attncli.render.page.contents import Page
 
-    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
-    heads = request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
-    tokens = request.tokens_of(model, text)
-    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=document.words)
-    start = {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
-    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
+    quiet = replace(environment, quiet=True)
+    start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
+    begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
+    page_output.write(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget))
 
 
 def _document(
@@ -113,6 +121,7 @@ def _document(
     *,
     words: bool,
     effect: bool,
+    taken: Recording | None = None,
 ) -> FindDocument:
     from attncli.analysis.find import Cutting, Sought, find_document
     from attncli.analysis.run import Wanted
@@ -125,8 +134,7 @@ def _document(
     spans = {reference: request.query_span(environment, named, reference) for reference in dict.fromkeys(ends)}
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
-        taken = sorted(spans.values())
-        if any(a != b and a[1] > b[0] for a, b in pairwise(taken)):
+        if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):
             raise UsageError(f"{ends[0]!r} and {ends[1]!r} share tokens", expected="two that do not, or the same twice")
         merged = joined(tokens, text.text, several, merged)
     # joining tokens before them moves the places of those after
@@ -134,18 +142,18 @@ def _document(
         reference: first - sum(stop - start - 1 for start, stop in several if start < first)
         for reference, (first, _) in spans.items()
     }
-    layers = request.numbers(asked.layer, "layer", len(model.spec.blocks))
-    heads = request.numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
+    layers, heads = _chosen(model, asked)
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
     sought = Sought(places[ends[0]], places[ends[1]], layers, heads)
     if not effect:
-        return find_document(model, text.text, tokens, sought, words=merged)
+        return find_document(model, text.text, tokens, sought, words=merged, recording=taken)
     from attncli.cli.effect_options import memory
     from attncli.cli.progress import progress
 
     with progress(environment, "cutting the link") as tell:
-        return find_document(model, text.text, tokens, sought, words=merged, cutting=Cutting(memory(compute), tell))
+        cutting = Cutting(memory(compute), tell)
+        return find_document(model, text.text, tokens, sought, words=merged, cutting=cutting, recording=taken)
 
 
 app = command_app(find)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.heads import HeadsDocument
     from attncli.analysis.heads import Compared
     from attncli.analysis.random_repeats import Scores
+    from attncli.analysis.records.recording import Recording
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
@@ -118,21 +119,22 @@ def heads(
     def documents() -> Iterator[HeadsDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                document = _document(environment, loaded, found, compute, output, asked, wanted, repeats)
+                taken = page_output.recording(page, loaded, found, wanted.heads, words=wanted.words)
+                document = _document(environment, loaded, found, compute, output, asked, wanted, repeats, taken)
                 if page.html is not None:
-                    _write_page(loaded, found, wanted, page, how.lang)
+                    _write_page(loaded, found, wanted, page, how.lang, taken)
             yield document
 
     answer.give(documents(), heads_screen, heads_rows, output, environment, how, several=text.lines)
 
 
-def _write_page(model: Model, text: Text, wanted: Compared, page: PageOptions, lang: str) -> None:
+def _write_page(
+    model: Model, text: Text, wanted: Compared, page: PageOptions, lang: str, taken: Recording | None
+) -> None:
     from attncli.analysis.records.head import METRICS
-    from attncli.analysis.records.run import run_record
     from attncli.render.page.contents import Page
 
-    tokens = request.tokens_of(model, text)
-    record = run_record(model, text.text, tokens, layers=wanted.layers, heads=wanted.heads, words=wanted.words)
+    record = page_output.record(model, text, wanted.layers, wanted.heads, words=wanted.words, taken=taken)
     start = {"sort": wanted.sort} if wanted.sort in METRICS else {}
     page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
@@ -187,6 +189,7 @@ def _document(
     asked: HeadsOptions,
     wanted: Compared,
     repeats: Scores | None,
+    taken: Recording | None = None,
 ) -> HeadsDocument:
     from msgspec.structs import replace
 
@@ -215,7 +218,9 @@ def _document(
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
-        document = heads_document(model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell)
+        document = heads_document(
+            model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell, recording=taken
+        )
     document = replace(document, resources=resources(model, before, expected.memory))
     if asked.top is not None and asked.top < len(document.heads):
         document = replace(document, heads_in_all=len(document.heads), heads=document.heads[: asked.top])

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
     from attncli.analysis.documents.effects import VectorChange
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import RunRecord
     from attncli.cli.output import Environment
+    from attncli.inputs.text import Text
+    from attncli.models.model import Model
     from attncli.render.page.contents import Effects, Page
 
 SUFFIXES = (".html", ".htm")
@@ -60,6 +65,36 @@ def check(
             "--html and another option name the same file", where=str(asked.html), expected="a file for each"
         )
     _ = asked.budget
+
+
+def recording(
+    asked: PageOptions, model: Model, text: Text, heads: Sequence[int] | None, *, words: bool = False
+) -> Recording | None:
+    """What takes the heads of a run for the page, so that nothing runs twice; None where no page is asked for, or where
+    the page needs a run of its own."""
+    if asked.html is None:
+        return None
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import recordable
+
+    return Recording(model, request.tokens_of(model, text), heads) if recordable(model, words=words) else None
+
+
+def record(
+    model: Model,
+    text: Text,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    *,
+    words: bool = False,
+    taken: Recording | None,
+) -> RunRecord:
+    """What a page tells of a run: as it was taken, or of a run of its own."""
+    from attncli.analysis.records.run import recorded_run, run_record
+
+    if taken is not None:
+        return recorded_run(model, text.text, taken)
+    return run_record(model, text.text, request.tokens_of(model, text), layers=layers, heads=heads, words=words)
 
 
 def write(asked: PageOptions, page: Page) -> None:

@@ -31,6 +31,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.run import RunDocument
+    from attncli.analysis.records.recording import Recording
     from attncli.analysis.run import Batched, Wanted
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
@@ -107,23 +108,28 @@ def run(
             _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
         ):
             with request.told_where(each):
-                document = _document(environment, loaded, each, model, compute, output, asked, batched)
+                taken = page_output.recording(page, loaded, each, _chosen(loaded, model)[1], words=words)
+                document = _document(environment, loaded, each, model, compute, output, asked, batched, taken)
                 if page.html is not None:
-                    _write_page(environment, loaded, each, model, asked, page, how.lang)
+                    _write_page(environment, loaded, each, model, asked, page, how.lang, taken)
             yield document
 
     answer.give(documents(), run_screen, run_rows, output, environment, how, several=text.lines)
 
 
 def _write_page(
-    environment: Environment, model: Model, text: Text, which: ModelOptions, asked: Asked, page: PageOptions, lang: str
+    environment: Environment,
+    model: Model,
+    text: Text,
+    which: ModelOptions,
+    asked: Asked,
+    page: PageOptions,
+    lang: str,
+    taken: Recording | None,
 ) -> None:
-    from attncli.analysis.records.run import run_record
     from attncli.render.page.contents import Page
 
-    tokens = request.tokens_of(model, text)
-    layers, heads = _chosen(model, which)
-    record = run_record(model, text.text, tokens, layers=layers, heads=heads, words=asked.words)
+    record = page_output.record(model, text, *_chosen(model, which), words=asked.words, taken=taken)
     start = {}
     if asked.query is not None:
         start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
@@ -170,6 +176,7 @@ def _document(
     output: OutputOptions,
     asked: Asked,
     batched: Batched | None = None,
+    taken: Recording | None = None,
 ) -> RunDocument:
     from msgspec.structs import replace
 
@@ -192,7 +199,9 @@ def _document(
     before = model.store.bytes_read()
     with progress(environment, f"{len(tokens):,} tokens") as tell:
         see = None if stored is None else stored.add
-        document = run_document(model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched)
+        document = run_document(
+            model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched, recording=taken
+        )
     document = replace(document, resources=resources(model, before, expected.memory))
     if stored is not None and asked.save is not None:
         from attncli.inputs.tensors import write_tensors

@@ -211,10 +211,11 @@ class Model:
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 
     def _given(self, computing: Backend, heads: Collection[int] | None, trace: LayerTrace) -> LayerTrace:
-        chosen = self._only(trace, heads)
+        chosen = self.only(trace, heads)
         return chosen if computing is self.backend else rounded(self.backend, chosen)
 
-    def _only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
+    def only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
+        """The trace with only these heads, None for all. Raises UsageError for a head that is not there."""
         if heads is None:
             return trace
         block = self.spec.blocks[trace.layer]

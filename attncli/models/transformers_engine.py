@@ -121,7 +121,7 @@ class ForeignModel(Model):
             passage, trace = passages[layer], self._placed(passages[layer], found[layer, 0], 0)
             if (layer, 1) in found:
                 trace = replace(trace, cross=self._placed(passage, found[layer, 1], 1))
-            yield self._only(trace, heads)
+            yield self.only(trace, heads)
 
     def decoder(self, source: str | Sequence[Token]) -> Model:
         """As `Model.decoder`."""

@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from attncli.analysis.cross import Texts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
-from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
+from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
-from attncli.analysis.words import identities, merged_words
+from attncli.analysis.records.recording import Recording
+from attncli.analysis.words import Words, identities, merged_words
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import Block
 from attncli.models.model import Model
 
-STAGES = ("weights", "entropy", "capped", "biased")
-"""What is needed of each block: the last two differ by the bias."""
 AT_ONCE = 1 << 19
 """Weights of a layer that are computed at a time."""
 
@@ -54,36 +53,55 @@ def run_record(
 
     progress: told the share done. Nothing n × n is held of a long text, unless its words are merged or it is hashed.
     """
-    merged = merged_words(tokens, text) if words else None
+    if not recordable(model, words=words):
+        return _whole_record(model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None)
+    blocks = model.spec.blocks
+    recording = Recording(model, tokens, heads)
+
+    def see(layer: int, kind: str, block: RowBlock) -> None:
+        if kind == "self" and progress is not None:
+            progress((layer + block.stop / len(tokens)) / (len(blocks) if layers is None else max(layers) + 1))
+
+    def found() -> Iterator[HeadRecord]:
+        for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), see=see):
+            yield from recording.taken()
+
+    return replace(recorded_run(model, text, recording, name=name), heads=found())
+
+
+def recordable(model: Model, *, words: bool) -> bool:
+    """Whether a `Recording` can take a run's heads: not where words are merged or tokens are hashed."""
+    return not words and all(block.attention.hashing is None for block in model.spec.blocks)
+
+
+def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
+    """What a recording took of a run, once that is over."""
+    computing = attention_part(model, model.computing(len(recording.sides.queries)))
+    return RunRecord(name, text, recording.sides, model_part(model), computing, recording.taken(), notes(model))
+
+
+def _whole_record(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    name: str,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    merged: Words | None,
+) -> RunRecord:
+    """A run whose weights are needed whole."""
     shown = list(tokens if merged is None else merged.words)
     sides = Sides(shown, shown, names=identities(tokens, merged))
-    blocks = model.spec.blocks
     everything = model.identity.source != "checkpoint"
 
     def found() -> Iterator[HeadRecord]:
-        dense = merged is not None or any(block.attention.hashing is not None for block in blocks)
-        rows = None if dense else _rows(blocks, len(tokens))
-        kept: dict[int, LayerRecords] = {}
-
-        def layer_of(layer: int) -> LayerRecords:
-            if layer not in kept:
-                chosen = range(blocks[layer].attention.heads) if heads is None else heads
-                kept[layer] = LayerRecords(model.backend, layer, sides, chosen, everything=everything)
-            return kept[layer]
-
-        def see(layer: int, kind: str, block: RowBlock) -> None:
-            if kind == "self":
-                feed(model.backend, layer_of(layer), block)
-                if progress is not None:
-                    progress((layer + block.stop / len(tokens)) / (len(blocks) if layers is None else max(layers) + 1))
-
-        keep = ("masked", "weights") if dense else STAGES
-        for trace in model.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if dense else see):
-            attention = blocks[trace.layer].attention
-            if dense:
-                feed_whole(model.backend, layer_of(trace.layer), trace.stages, merged)
+        for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
+            attention = model.spec.blocks[trace.layer].attention
+            chosen = range(attention.heads) if heads is None else heads
+            made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
+            feed_whole(model.backend, made, trace.stages, merged)
             known = merged is None and attention.hashing is None
-            yield from kept.pop(trace.layer).records(
+            yield from made.records(
                 arithmetic(model.backend, trace.stages, attention.scale, attention.softcap) if known else None
             )
 
