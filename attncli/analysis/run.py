@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, shape_rows
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
-from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
+from attncli.analysis.documents.run import PooledMap, RunDocument, RunLayer
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import STAGES, Rowwise
-from attncli.analysis.words import Words, joined, merged_words
+from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
+from attncli.analysis.words import joined, merged_words
 from attncli.arrays.backend import SCORE_ITEM, Backend, numpy_backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import Alibi, Attention, Disentangled, RelativeBuckets, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
-from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
 from attncli.models.model import Model
@@ -206,15 +206,15 @@ def run_document(
             see(trace)
         if long is not None:
             maps += long.maps()
-            part = _long_part(trace.layer, heads, long.row())
+            part = single_rows(trace.layer, heads, long.row())
         else:
             part = layer_part(model.backend, trace, heads, stages=wanted.stages)
             if wanted.stages and trace.layer == 0:
                 part = _embedded(model, tokens, part)
             if words is not None:
-                part = _worded(part, words)
+                part = between_words(part, words)
             links.add(trace.layer, heads, [rows_of(head) for head in part.heads])
-            part = _rows_of(part, wanted.query)
+            part = of_query(part, wanted.query)
         if wanted.query is not None:
             averages.append(
                 np.asarray(np.mean([rows_of(head)[0][: len(shown)] for head in part.heads], 0, dtype=np.float64))
@@ -236,19 +236,6 @@ def run_document(
     )
 
 
-def rows_of(head: RunHead) -> Numbers:
-    """The weights of a head that were kept, [query, key]."""
-    assert head.weights is not UNSET
-    return head.weights
-
-
-def _long_part(layer: int, heads: Sequence[int], row: Mapping[str, Numbers]) -> RunLayer:
-    """A layer of which only one query's rows were kept, or nothing."""
-    held = enumerate(heads if row else ())
-    parts = [RunHead(head=head, scores=row["masked"][at], weights=row["weights"][at]) for at, head in held]
-    return RunLayer(layer=layer, heads=parts)
-
-
 def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
     """The first layer with what its input X is the sum of: `embedding` E and `position` P, where positions are added
     to weights of our own; a checkpoint may scale and norm them too."""
@@ -263,45 +250,3 @@ def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer
     exact = numpy_backend("float64")
     found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
     return structs.replace(part, stages={"embedding": found, "position": held - found, **part.stages})
-
-
-def _worded(layer: RunLayer, words: Words) -> RunLayer:
-    """The layer with its weights between words; scores, outputs and stages belong to pieces and are left out."""
-    heads = [RunHead(head=head.head, weights=words.merge(rows_of(head))) for head in layer.heads]
-    return RunLayer(layer=layer.layer, heads=heads)
-
-
-def _rows_of(layer: RunLayer, query: int | None) -> RunLayer:
-    """The layer with only one query's rows in what has a row per query; the others are let go. Keys, values and inputs
-    are whole."""
-    if query is None:
-        return layer
-
-    def cut(rows: Numbers | UnsetType) -> Numbers | UnsetType:
-        return rows if rows is UNSET else rows[query : query + 1].copy()
-
-    def cut_stages(stages: dict[str, Numbers] | UnsetType) -> dict[str, Numbers] | UnsetType:
-        if stages is UNSET:
-            return UNSET
-        return {
-            stage: rows[query : query + 1].copy() if "query" in DECLARED[stage].axes else rows
-            for stage, rows in stages.items()
-        }
-
-    heads = [
-        RunHead(
-            head=head.head,
-            scores=cut(head.scores),
-            weights=cut(head.weights),
-            output=cut(head.output),
-            stages=cut_stages(head.stages),
-        )
-        for head in layer.heads
-    ]
-    return RunLayer(
-        layer=layer.layer,
-        heads=heads,
-        output=cut(layer.output),
-        stages=cut_stages(layer.stages),
-        hidden=cut(layer.hidden),
-    )
