@@ -152,7 +152,7 @@ def heads_document(
 
     `average` is the mean of the chosen heads' weights of the last layer that ran, with what it hides of them. repeats:
     scores of random repeats for the labels. rows: None for whole weights; else query rows at a time: nothing is
-    n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes the run's heads.
+    n × n then, and maps are pooled. progress: told the share done, where rows are given. recording: takes its heads.
     """
     for name in (*wanted.metrics, *((wanted.sort,) if wanted.sort else ())):
         known(name)
