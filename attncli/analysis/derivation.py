@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from attncli.analysis.document import empty_rows, header, overflow, shape_rows
@@ -21,7 +21,10 @@ from attncli.analysis.documents.derivation import (
     SoftmaxRow,
     Step,
 )
+from attncli.analysis.head_shares import head_shares
+from attncli.analysis.projection_matrices import head_projections, layer_projections
 from attncli.analysis.softmax_by_hand import softmax_steps
+from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.spec import Attention, Rope
@@ -32,12 +35,20 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def derivation_document(
-    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    projections: bool = False,
 ) -> AttentionTopic:
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0. Raises UnsupportedError for hash
+    own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q, W_K, W_V and W_O are
+    to be in it. Raises UnsupportedError for hash
     attention, InputError for numbers that left the range of their type.
     """
     spec = model.spec.blocks[layer].attention
@@ -65,8 +76,18 @@ def derivation_document(
         rotated=isinstance(spec.position, Rope),
         shapes=shape_rows(trace, spec),
         steps=steps,
-        matrices=Matrices(scores=found["masked"][0], weights=found["weights"][0], output=found["mixed"][0]),
-        after=_after(found, query),
+        matrices=Matrices(
+            x=found["hidden"],
+            raw=found["raw"][0],
+            scaled=found["scaled"][0],
+            scores=found["masked"][0],
+            weights=found["weights"][0],
+            output=found["mixed"][0],
+        ),
+        projections={**head_projections(model, layer, head), **layer_projections(model, layer)}
+        if projections
+        else UNSET,
+        after=_after(model, layer, trace.before, found, query),
         agreement=_agreement(steps, found, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes],
@@ -103,10 +124,21 @@ def _with_column(model: Model, step: Step, layer: int, head: int) -> Step:
     return replace(step, column=column, bias=UNSET if bias is None else bias)
 
 
-def _after(found: dict[str, Floats], query: int) -> After:
-    """The query's row of what follows the heads."""
+def _after(model: Model, layer: int, before: Array, found: dict[str, Floats], query: int) -> After:
+    """The query's row of what follows the heads, each head's part of it where there are several, and the norm.
+
+    x: what entered the layer, before any norm.
+    """
     rows = {name: found[name][query] for name in ("sum", "norm") if name in found}
-    return After(x=found["hidden"][query], out=found["out"][query], **rows)
+    heads: Floats | UnsetType = UNSET
+    bias: Floats | UnsetType = UNSET
+    spec = model.spec.blocks[layer].attention
+    if "concat" in found and spec.heads > 1:
+        shared = head_shares(model, layer, found["concat"][query].reshape(spec.heads, spec.v_dim))
+        if shared is not None:
+            heads, bias = shared.shares, UNSET if shared.bias is None else shared.bias
+    x = _wide(model.backend.numpy(before))[query]
+    return After(x=x, heads=heads, bias=bias, out=found["out"][query], **rows)
 
 
 def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Step]:
@@ -181,4 +213,4 @@ def derivation_shapes(model: Model, tokens: int, layer: int) -> list[tuple[int, 
     """Shapes of the arrays that the document would hold, to estimate its size before it is built."""
     spec = model.spec.blocks[layer].attention
     wide = max(spec.head_dim, spec.v_dim)
-    return [(tokens, tokens), (tokens, tokens), (5 * tokens, wide)]
+    return [(4 * tokens, tokens), (5 * tokens, wide), (tokens, model.spec.d_model)]

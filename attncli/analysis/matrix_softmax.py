@@ -8,8 +8,8 @@ import numpy as np
 
 from attncli.analysis.document import header
 from attncli.analysis.documents.explain import MatrixSoftmaxTopic
+from attncli.analysis.row_softmax import row_softmax
 from attncli.inputs.token import Token
-from attncli.mechanism.attention import attention
 from attncli.models.model import Model
 
 
@@ -24,12 +24,7 @@ def matrix_softmax_document(
     scores, weights = (
         np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("masked", "weights")
     )
-    flat = scores.reshape(1, -1, 1)
-    seen = np.isfinite(flat[..., 0])[:, None, :]
-    found = attention(
-        np.ones((1, 1, 1)), np.where(np.isfinite(flat), flat, 0.0), np.zeros_like(flat), scale=1.0, mask=seen
-    ).weights
-    whole = found.reshape(scores.shape)
+    whole = row_softmax(scores.reshape(1, -1)).reshape(scores.shape)
     return MatrixSoftmaxTopic(
         **header(model, text, tokens),
         topic="matrix-softmax",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import STAGES, Rowwise
 from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
 from attncli.analysis.words import joined, merged_words
-from attncli.arrays.backend import SCORE_ITEM, Backend, numpy_backend
+from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import Alibi, Attention, Disentangled, RelativeBuckets, Spec
@@ -237,16 +236,11 @@ def run_document(
 
 
 def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer:
-    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where positions are added
-    to weights of our own; a checkpoint may scale and norm them too."""
-    embedding = model.spec.embedding
-    from attncli.models.one_layer import OneLayerStore  # checkpoints do without it
+    """The first layer with what its input X is the sum of: `embedding` E and `position` P, where `embedded` has
+    them."""
+    from attncli.analysis.added_positions import embedded  # only --stages all asks
 
-    if not isinstance(model.store, OneLayerStore) or embedding.positions is None or part.stages is UNSET:
+    both = None if part.stages is UNSET else embedded(model, tokens)
+    if both is None or part.stages is UNSET:
         return part
-    bare = dataclasses.replace(
-        model.store, spec=dataclasses.replace(model.spec, embedding=dataclasses.replace(embedding, positions=None))
-    )
-    exact = numpy_backend("float64")
-    found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
-    return structs.replace(part, stages={"embedding": found, "position": held - found, **part.stages})
+    return structs.replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})

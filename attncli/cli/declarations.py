@@ -160,6 +160,7 @@ SHOW = option(
     complete=completion.parts,
 )
 BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT)
+STEP = option("--step", help="Wait for a key after each step.", panel=OUTPUT)
 FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT)
 PRECISION = number("--precision", help="Digits after the point.", panel=OUTPUT, least=0, most=17)
 TOP = number("--top", help="How many links or rows of a ranking.", panel=OUTPUT)

@@ -99,6 +99,9 @@ def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
     named = [part.strip() for part in asked.show.split(",") if part.strip()]
     if named == ["all"]:
         return frozenset(parts)
+    from attncli.render.screens.taught_names import part_named
+
+    named = [part_named(part, tuple(parts)) for part in named]
     wrong = [part for part in named if part not in parts]
     if wrong or not named:
         from difflib import get_close_matches

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import explain_topics, request
-from attncli.cli import svg_output as picture
+from attncli.cli.explain_delivery import check_steps, give
 from attncli.cli.explain_options import ExplainOutput, one
 from attncli.cli.options import (
     AttentionOptions,
@@ -43,16 +43,18 @@ def text(
 
     attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
-    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512,
-    attn explain matrix-softmax, attn explain order, attn explain metric NAME. A text that is
-    itself a topic's name is read with --file or from a pipe.
+    Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k 512, and
+    matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
+    read with --file or from a pipe.
     """
     from attncli.analysis.derivation import derivation_document, derivation_shapes
     from attncli.analysis.run import Wanted
     from attncli.render.encoding import estimate_bytes
-    from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
+    from attncli.render.screens.explain import PARTS
+    from attncli.render.screens.stages import PROJECTIONS
 
     environment: Environment = ctx.obj
+    check_steps(output, environment)
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
@@ -67,8 +69,9 @@ def text(
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head], stages=True), compute, "a shorter text")
-    document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at)
-    picture.give([document], explain_screen, explain_rows, output, environment, how)
+    weights = how.show is not None and bool(how.show & set(PROJECTIONS))
+    document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at, projections=weights)
+    give(document, output, environment, how)
 
 
 def _topic_like(word: str) -> str | None:

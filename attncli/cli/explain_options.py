@@ -1,4 +1,4 @@
-"""What every topic of `attn explain` is asked with: more digits."""
+"""What every topic of `attn explain` is asked with: more digits, and whether to wait between steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class ExplainOutput(OutputOptions):
-    """The output options, with more digits."""
+    """The output options, with more digits, and a screen that waits between its steps."""
 
     precision: Annotated[int, the.PRECISION] = DIGITS
+    step: Annotated[bool, the.STEP] = False
 
 
 def one(chosen: list[int] | None, what: str) -> int:

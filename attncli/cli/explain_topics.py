@@ -10,7 +10,8 @@ import typer
 
 from attncli.cli import delivery as answer
 from attncli.cli import request
-from attncli.cli import svg_output as picture
+from attncli.cli.explain_delivery import give_topic
+from attncli.cli.explain_layer_topics import POSITIONS, mask, multihead, position, residual, same_seed
 from attncli.cli.explain_options import ExplainOutput, one
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number, without
@@ -18,11 +19,11 @@ from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.explain import ExplainDocument
     from attncli.models.model import Model
 
-TOPICS = ("softmax", "scaling", "matrix-softmax", "order", "metric")
-POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
+TOPICS = (
+    "softmax", "matrix-softmax", "scaling", "order", "position", "mask", "multihead", "residual", "metric",
+)  # fmt: skip
 
 
 def softmax(
@@ -58,7 +59,7 @@ def softmax(
     unknown = next((text for text in numbers or [] if text.startswith("--")), None)
     if unknown is not None:  # what looks like an option comes as a number, so that -1 can be one
         raise no_option(ctx, unknown.partition("=")[0])
-    _give(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
+    give_topic(ctx, softmax_document(parse_scores(numbers or ["2.0", "1.0", "0.1"]), temperature), output)
 
 
 def scaling(
@@ -81,7 +82,7 @@ def scaling(
     """
     from attncli.analysis.scaling import scaling_document
 
-    _give(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output)
+    give_topic(ctx, scaling_document(d_k, samples=samples, keys=keys, seed=seed, d_model=d_model), output)
 
 
 def matrix_softmax(
@@ -108,7 +109,7 @@ def matrix_softmax(
     head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
     answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head]), compute, "a shorter text")
-    _give(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output)
+    give_topic(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output)
 
 
 def order(
@@ -151,25 +152,20 @@ def order(
             return
         quiet = replace(environment, quiet=True)
         heads_width = first.spec.blocks[0].attention.head_dim
-        for position in POSITIONS:
-            if position != "rope" or heads_width % 2 == 0:
+        for way in POSITIONS:
+            if way != "rope" or heads_width % 2 == 0:
                 yield request.model(
                     quiet,
-                    _seeded(model, first),
-                    replace(attention, position=position),
+                    same_seed(model, first),
+                    replace(attention, position=way),
                     compute,
                     tokenizer=text.tokenizer,
                 )
         yield request.model(
-            quiet, _seeded(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer
+            quiet, same_seed(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer
         )
 
-    _give(ctx, order_document(models(), found.text, tokens, to, layer=layer), output)
-
-
-def _seeded(asked: ModelOptions, first: Model) -> ModelOptions:
-    """The options with the seed that was drawn, so that every model has the same weights."""
-    return replace(asked, seed=str(first.identity.seed)) if asked.seed == "random" else asked
+    give_topic(ctx, order_document(models(), found.text, tokens, to, layer=layer), output)
 
 
 def metric(
@@ -193,16 +189,7 @@ def metric(
 
         environment.write(answer.printed(metrics_screen(metric_meanings(), how), how, environment).encode())
         return
-    _give(ctx, metric_document(name), output)
+    give_topic(ctx, metric_document(name), output)
 
 
-def _give(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput) -> None:
-    from attncli.render.screens.explain import explain_rows, explain_screen
-
-    environment: Environment = ctx.obj
-    answer.check(output, environment)
-    how = answer.view(output, environment)
-    picture.give([document], explain_screen, explain_rows, output, environment, how)
-
-
-COMMANDS = (softmax, scaling, matrix_softmax, order, metric)
+COMMANDS = (softmax, matrix_softmax, scaling, order, position, mask, multihead, residual, metric)

@@ -11,7 +11,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
-from attncli.cli.streams import Listener, standard_output, write_all
+from attncli.cli.streams import Listener, pressed, standard_output, write_all
 from attncli.errors import AttnError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Environment:
     """Everything of the outside world that a command may touch, in one object.
 
     A test makes one with its own streams and runs the whole command line in process.
-    width: columns of the terminal, None if unknown.
+    width: columns of the terminal, None if unknown. keys: waits for a key at the terminal and returns it; None where
+    there is no terminal.
     """
 
     stdin: BinaryIO
@@ -53,6 +54,7 @@ class Environment:
     stopped: int | None = None  # the signal that ended the command
     started: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
+    keys: Callable[[], str] | None = None
 
     @classmethod
     def of_process(cls) -> Environment:
@@ -71,6 +73,7 @@ class Environment:
             width=width,
             height=height,
             debug=os.environ.get("ATTN_DEBUG", "") not in ("", "0"),
+            keys=pressed if sys.stdin is not None and sys.stdin.isatty() else None,
         )
 
     @cached_property

@@ -67,7 +67,7 @@ def run(
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
     from attncli.render.screens.run import PARTS, run_rows, run_screen
-    from attncli.render.screens.stages import SHOWN
+    from attncli.render.screens.stages import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
     options = {
@@ -99,7 +99,7 @@ def run(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     named = how.show or frozenset()
     every = every or (bool(named & SHOWN.keys()) and not words)
-    asked = Asked(query, every, save, all_links, words)
+    asked = Asked(query, every, save, all_links, words, bool(named & set(PROJECTIONS)), named)
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
     def documents() -> Iterator[RunDocument]:
@@ -165,6 +165,8 @@ class Asked:
     save: Path | None
     all_links: bool
     words: bool
+    projections: bool
+    parts: frozenset[str]
 
 
 def _document(
@@ -207,6 +209,10 @@ def _document(
         from attncli.inputs.tensors import write_tensors
 
         write_tensors(asked.save, stored.tensors, metadata(document))
+    if asked.projections:
+        from attncli.analysis.projection_matrices import with_projections
+
+        document = with_projections(document, model)
     if output.svg is not None:
         answer.draw(document, output)
     # without tables, they were for the picture alone
@@ -237,11 +243,7 @@ def _plan(
     at = None if span is None else span[0]
     several = span if span is not None and span[1] - span[0] > 1 else None
     machine = output.json or output.ndjson or output.plain
-    tables = (
-        output.show is None
-        or asked.stages
-        or any(part in output.show for part in ("scores", "weights", "output", "maps", "all"))
-    )
+    tables = output.show is None or asked.stages or bool(asked.parts & {"scores", "weights", "output", "maps"})
     short = len(tokens) <= LONG or output.full
     if not machine:
         tables = (

@@ -5,6 +5,7 @@ With buffers, a closed pipe or a full disk would be found again when Python ends
 
 from __future__ import annotations
 
+import os
 import sys
 from errno import EBADF
 from io import RawIOBase, TextIOBase
@@ -71,3 +72,20 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
         else:
             left = left[done:]
     stream.flush()
+
+
+def pressed() -> str:
+    """Wait for a key at the terminal and return its character; "" at the end of the input. Where the terminal cannot
+    give single keys, a line is read."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # no such thing on Windows
+        return sys.stdin.readline()[:1]
+    place = sys.stdin.fileno()
+    before = termios.tcgetattr(place)
+    try:
+        tty.setcbreak(place)
+        return os.read(place, 1).decode("latin-1")
+    finally:
+        termios.tcsetattr(place, termios.TCSADRAIN, before)

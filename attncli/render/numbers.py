@@ -29,6 +29,14 @@ def writer(values: Any, precision: int) -> Write:
     return write
 
 
+def fixed(value: float | None, digits: int) -> str:
+    """One number with so many digits after the point, scientific from 10⁹ on; never `-0.00`; "" for None."""
+    if value is None:
+        return ""
+    text = f"{value:.{digits}f}" if abs(value) < 1e9 else f"{value:.{digits}e}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
 def brief(value: float | None) -> str:
     """One number for a header: at most 6 significant digits, no trailing zeros; `none` for None."""
     return "none" if value is None else f"{value:.6g}"

@@ -28,14 +28,15 @@ def vectors(
     """Vectors [row, dim] with their rows' names: as many first and last dimensions as fit, and the Euclidean length
     |x|.
 
-    A full view prints every dimension and row, in panels. Without rows or dimensions: "(empty)".
+    rows: the rows' names; none for rows that have only numbers. A full view prints every dimension and row, in panels.
+    Without rows or dimensions: "(empty)".
     """
     found = as_matrix(values)
     top = heading(title, note, view)
     if found.size == 0:
         return stack((top, remark("(empty)", view)))
     numbers = list(row_numbers) if row_numbers is not None else list(range(found.shape[0]))
-    names = [label(text, ascii=view.ascii) for text in rows]
+    names = [label(text, ascii=view.ascii) for text in rows] or [""] * len(numbers)
     write, lengths = writer(found, view.precision), np.sqrt((found**2).sum(axis=1))
     write_length = writer(lengths, view.precision)
     index = len(str(max(numbers)))

@@ -72,7 +72,12 @@ Step = Projections | Products | Scores | SoftmaxRow | OutputSum
 class After(Part, frozen=True, kw_only=True):
     """The token's vector after the heads."""
 
-    x: Annotated[Numbers, axes("width")]
+    x: Annotated[Numbers, axes("width", says="what entered the layer.")]
+    heads: (
+        Annotated[Numbers, axes("every head", "width", says="of several heads: each one's O_h times its rows of W_O.")]
+        | UnsetType
+    ) = UNSET
+    bias: Annotated[Numbers, axes("width", says="b_O.")] | UnsetType = UNSET
     out: Annotated[Numbers, axes("concat", says="concat(O₁ … O_h), times W_O where there is one.")]
     sum: Annotated[Numbers, axes("width", says="x + out.")] | UnsetType = UNSET
     norm: Annotated[Numbers, axes("width", says="the norm of the sum.")] | UnsetType = UNSET
@@ -81,6 +86,9 @@ class After(Part, frozen=True, kw_only=True):
 class Matrices(Part, frozen=True, kw_only=True):
     """The matrices that the steps are a row of."""
 
+    x: Annotated[Numbers, axes("token", "width", says="the input X.")] | UnsetType = UNSET
+    raw: Annotated[Numbers, axes("token", "key", says="S = Q·Kᵀ.")] | UnsetType = UNSET
+    scaled: Annotated[Numbers, axes("token", "key", says="S × scale.")] | UnsetType = UNSET
     scores: Annotated[Numbers, axes("token", "key")]
     weights: Annotated[Numbers, axes("token", "key")]
     output: Annotated[Numbers, axes("token", "v_dim")]
@@ -98,6 +106,9 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     shapes: ShapeRows
     steps: Annotated[list[Step], says("The steps in order; keys in the order of the text.")]
     matrices: Matrices
+    projections: (
+        Annotated[dict[str, Numbers], says("With --show W_Q and the like: the head's weights, [in, out].")] | UnsetType
+    ) = UNSET
     after: After | UnsetType = UNSET
     agreement: Annotated[float, says("Largest difference between the steps and the run's own numbers.")]
     empty_rows: EmptyRows

@@ -6,6 +6,13 @@ from typing import Annotated, Literal
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.documents.layer_topics import (
+    LAYER_TOPICS,
+    MaskTopic,
+    MultiheadTopic,
+    PositionTopic,
+    ResidualTopic,
+)
 from attncli.analysis.documents.parts import Header, TokenRow
 
 Order = Annotated[
@@ -139,6 +146,17 @@ class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
-TOPICS = (AttentionTopic, SoftmaxTopic, ScalingTopic, MatrixSoftmaxTopic, OrderTopic, MetricTopic)
+TOPICS = (AttentionTopic, SoftmaxTopic, ScalingTopic, MatrixSoftmaxTopic, OrderTopic, MetricTopic, *LAYER_TOPICS)
 """What an explanation may be about, told apart by `topic`."""
-ExplainDocument = AttentionTopic | SoftmaxTopic | ScalingTopic | MatrixSoftmaxTopic | OrderTopic | MetricTopic
+ExplainDocument = (
+    AttentionTopic
+    | SoftmaxTopic
+    | ScalingTopic
+    | MatrixSoftmaxTopic
+    | OrderTopic
+    | MetricTopic
+    | PositionTopic
+    | MaskTopic
+    | MultiheadTopic
+    | ResidualTopic
+)

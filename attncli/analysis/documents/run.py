@@ -12,6 +12,10 @@ from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, LinkRow
 
 Stages = Annotated[dict[str, Numbers], says("With --stages all: every stage by name.")]
 
+Projections = Annotated[
+    dict[str, Numbers], says("With --show W_Q and the like: the weights by which rows are multiplied, [in, out].")
+]
+
 
 class RunHead(Part, frozen=True, kw_only=True):
     """One head of a run: absent members were not kept."""
@@ -33,6 +37,7 @@ class RunHead(Part, frozen=True, kw_only=True):
     ) = UNSET
     output: Annotated[Numbers, axes("query", "", says="weights times values, of width d_v.")] | UnsetType = UNSET
     stages: Stages | UnsetType = UNSET
+    projections: Projections | UnsetType = UNSET
 
 
 class RunLayer(Part, frozen=True, kw_only=True):
@@ -42,6 +47,7 @@ class RunLayer(Part, frozen=True, kw_only=True):
     heads: list[RunHead]
     output: Annotated[Numbers, axes("query", "", says="the output of the attention.")] | UnsetType = UNSET
     stages: Stages | UnsetType = UNSET
+    projections: Projections | UnsetType = UNSET
     hidden: Annotated[Numbers, axes("query", "", says="what leaves the layer, of width d_model.")] | UnsetType = UNSET
 
 

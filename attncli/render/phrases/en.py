@@ -1,6 +1,6 @@
 """The explanations in English."""
 
-from attncli.render.phrases import effects, explore, scan
+from attncli.render.phrases import effects, explore, layer_topics, scan
 
 PHRASES = {
     "guide.title": "the guide",
@@ -8,6 +8,7 @@ PHRASES = {
     **scan.ENGLISH,
     **effects.ENGLISH,
     **explore.ENGLISH,
+    **layer_topics.ENGLISH,
     # the derivation
     "place": "layer {0} head {1} · query {2} {3}",
     "kept": "Numbers are rounded to {0} digits. Columns of terms have as many more as they need to add up to the printed totals.",
@@ -40,6 +41,12 @@ PHRASES = {
     "empty": "This query sees no key: its weights and its output are 0 by definition.",
     "matrices": "the same for all queries",
     "matrices.note": "row {0} is the one worked out above",
+    "matrix.x": "input X",
+    "matrix.x.note": "one vector per token",
+    "matrix.raw": "similarity S = Q·Kᵀ",
+    "matrix.raw.note": "before scaling · rows: queries, columns: keys",
+    "matrix.scaled": "scaled S",
+    "matrix.scaled.note": "before bias and mask · rows: queries, columns: keys",
     "matrix.scores": "scores S",
     "matrix.scores.note": "what enters the softmax · rows: queries, columns: keys",
     "matrix.weights": "weights A = softmax(S)",
@@ -71,7 +78,7 @@ PHRASES = {
     "worked.bias": "bias b_Q",
     "worked.total": "q_0",
     "after": "{0} after the heads",
-    "after.note": "O = concat(O₁ … O_h)·W_O",
+    "after.note": "the residual x + O",
     "after.note.norm": "the residual x + O, and its layer norm",
     "after.x": "x",
     "after.out": "O",

@@ -1,6 +1,6 @@
 """The explanations in Chinese."""
 
-from attncli.render.phrases import effects, explore, scan
+from attncli.render.phrases import effects, explore, layer_topics, scan
 
 PHRASES = {
     "guide.title": "指南",
@@ -8,6 +8,7 @@ PHRASES = {
     **scan.CHINESE,
     **effects.CHINESE,
     **explore.CHINESE,
+    **layer_topics.CHINESE,
     "place": "第 {0} 层 第 {1} 头 · 查询 {2} {3}",
     "kept": "数字取 {0} 位小数。各列加数多取所需的位数，使其和与印出的总和一致。",
     "agrees": "手算结果与程序运行所得最多相差 {0}。",
@@ -39,6 +40,12 @@ PHRASES = {
     "empty": "这个查询看不到任何键：按定义，其权重和输出为 0。",
     "matrices": "对所有查询同样计算",
     "matrices.note": "第 {0} 行就是上面手算的一行",
+    "matrix.x": "输入 X",
+    "matrix.x.note": "每个词元一个向量",
+    "matrix.raw": "相似度 S = Q·Kᵀ",
+    "matrix.raw.note": "缩放之前 · 行：查询，列：键",
+    "matrix.scaled": "缩放后的 S",
+    "matrix.scaled.note": "加偏置和掩码之前 · 行：查询，列：键",
     "matrix.scores": "得分 S",
     "matrix.scores.note": "进入 softmax 的值 · 行：查询，列：键",
     "matrix.weights": "权重 A = softmax(S)",
@@ -67,7 +74,7 @@ PHRASES = {
     "worked.bias": "偏置 b_Q",
     "worked.total": "q_0",
     "after": "头之后的 {0}",
-    "after.note": "O = concat(O₁ … O_h)·W_O",
+    "after.note": "残差 x + O",
     "after.note.norm": "残差 x + O 及其层归一化",
     "after.x": "x",
     "after.out": "O",

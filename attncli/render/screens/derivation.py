@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,10 @@ from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, spaced, stack
-from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
+from attncli.render.screens.derivation_matrices import derivation_matrices
 from attncli.render.screens.worked import explain_answer, first_entry, residual
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
@@ -250,34 +250,7 @@ class Derivation:
 
     def matrices(self) -> Lines:
         """The same numbers for every query, the worked one marked, and how far the two agree."""
-        found, view, query = self.document.matrices, self.view, self.document.query
-        texts = self.names[: len(self.document.tokens)]
-        mark = spell("▸", ascii=view.ascii)
-        rows = [f"{mark}{text}" if at == query else text for at, text in enumerate(texts)]
-        # as many digits as let every key have its column, so that the worked row can be found again
-        slot = (view.width - NAME - 4) // max(len(self.names), 1)
-        close = (
-            view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
-        )
-        blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
-        for name in ("scores", "weights"):
-            title, note = say(view, f"matrix.{name}"), say(view, f"matrix.{name}.note")
-            blocks.append(
-                matrix(
-                    visible(getattr(found, name), found.scores),
-                    rows,
-                    self.names,
-                    close,
-                    limits=(0.0, 1.0) if name == "weights" else None,
-                    signed=name == "scores",
-                    title=title,
-                    note=note,
-                )
-            )
-        blocks.append(
-            vectors(found.output, rows, close, title=say(view, "matrix.output"), note=say(view, "matrix.output.note"))
-        )
-        return stack((spaced(blocks), remark(say(view, "agrees", f"{self.document.agreement:.1e}"), view)))
+        return derivation_matrices(self.document, self.names, self.view)
 
     def residual(self) -> Lines:
         """What follows the heads: concat·W_O, the residual, the norm."""

@@ -8,47 +8,68 @@ from typing import Any
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced
+from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.screens import derivation
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.screens.run import shapes_part
+from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
 from attncli.render.view import View
 
 Document = Any
 
-PARTS = ("header", "tokens", "shapes", *derivation.PARTS)
+PARTS = ("header", "tokens", "shapes", *PROJECTIONS, *derivation.PARTS)
 """Every part of a derivation, in the order of the screen."""
 
 
 def explain_screen(document: ExplainDocument, view: View) -> Lines:
     """The whole screen of an `attn.explain/1` document, of whichever topic."""
+    return spaced(explain_blocks(document, view))
+
+
+def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
+    """The steps of the screen, one after the other; of a brief one, the answer alone."""
     match document.topic:
         case "attention":
-            block = _derivation(document, view)
+            blocks = _derivation(document, view)
         case topic:
             from attncli.render.screens import topics
 
-            block = topics.SCREENS[topic](document, view)
-    return clipped(block, view.width, ascii=view.ascii)
+            blocks = [block for block in topics.BLOCKS[topic](document, view) if block.rows]
+            blocks = blocks[-1:] if view.brief else blocks
+    return [clipped(block, view.width, ascii=view.ascii) for block in blocks]
 
 
-def _derivation(document: AttentionTopic, view: View) -> Lines:
+def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
     worked = derivation.Derivation(document, view)
-    blocks = []
+    blocks: list[Lines] = []
     for part in PARTS:
         if (view.show is not None and part not in view.show) or (view.brief and part != "answer"):
             continue
         match part:
+            case _ if part in PROJECTIONS:
+                blocks.append(_projection(part, document, view) if view.show is not None else Lines())
             case "header":
                 blocks += [header(document, view), worked.place(), remark(say(view, "kept", view.precision), view)]
             case "tokens":
                 blocks.append(tokens_part(document.tokens, view))
             case "shapes":
                 blocks.append(shapes_part(document.shapes, view))
+            case "answer":
+                blocks.append(worked.answer())
             case _:
-                blocks.append(getattr(worked, part)())
-    return spaced(blocks)
+                told = getattr(worked, part)()
+                lead = remark(say(view, f"lead.{part}", say(view, "quoted", worked.query)), view, style="")
+                blocks += [stack((lead, told))] if told.rows else []
+    return blocks
+
+
+def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
+    """One of the head's matrices of weights; that there is none, where there is none."""
+    held = document.projections or {}
+    if part not in held:
+        return remark(WHY.get(part, f"this run has no {part}"), view)
+    return projection_table(part, held[part], SHOWN[part].note, view)
 
 
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:

@@ -33,6 +33,10 @@ SHOWN = {
     "embedding": Shown("embedding", "embeddings E", "one vector per token", head=False),
     "positions": Shown("position", "positions P", "one vector per position", head=False),
     "input": Shown("hidden", "input X", "X = E + P where positions are added, else X = E", head=False),
+    "W_Q": Shown("W_Q", "W_Q", "what a row x is multiplied with to give q"),
+    "W_K": Shown("W_K", "W_K", "what a row x is multiplied with to give k"),
+    "W_V": Shown("W_V", "W_V", "what a row x is multiplied with to give v"),
+    "W_O": Shown("W_O", "W_O", "what the heads' outputs, side by side, are multiplied with", head=False),
     "q": Shown("q", "queries Q", "Q = X·W_Q"),
     "k": Shown("k", "keys K", "K = X·W_K"),
     "v": Shown("v", "values V", "V = X·W_V"),
@@ -46,8 +50,11 @@ SHOWN = {
     "norm": Shown("norm", "layer norm of X + O", "each row to mean 0 and variance 1", head=False),
 }
 """The parts that `--show` may name beyond those that are always there, in the order of the computation."""
+PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
+"""Those that are weights, not what came of them."""
 
 WHY = {
+    "W_O": "no W_O here; --num-heads 2 or --output-projection has one",
     "embedding": "no positions are added here, so E is the input X; --position sinusoidal adds them",
     "positions": "no positions are added here; --position sinusoidal adds them",
     "capped": "no soft cap here; --softcap 5 adds one",
@@ -69,10 +76,15 @@ def stage_part(part: str, document: Document, view: View) -> Lines:
         held = layer["heads"] if shown.head else [None]
         for head in held if view.full else held[:1]:
             place = f"layer {layer['layer']}" + ("" if head is None else f" head {head['head']}")
-            stages = (layer if head is None else head).get("stages") or {}
+            kept = "projections" if part in PROJECTIONS else "stages"
+            stages = (layer if head is None else head).get(kept) or {}
             values = stages.get(shown.stage)
-            if values is not None and not _idle(part, stages):
+            if values is not None and part in PROJECTIONS:
+                blocks.append(projection_table(shown.title, values, f"{place} · {shown.note}", view))
+            elif values is not None and not _idle(part, stages):
                 blocks.append(_table(shown, values, f"{place} · {shown.note}", document, view))
+    if not blocks and not document["layers"]:
+        return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
         return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
     return spaced(blocks)
@@ -85,6 +97,11 @@ def _idle(part: str, stages: Document) -> bool:
         return False
     earlier = stages.get(before[part], stages.get("scaled"))
     return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
+
+
+def projection_table(name: str, values: Any, note: str, view: View) -> Lines:
+    """A matrix of weights, [what goes in, what comes out]; rows are numbered."""
+    return vectors(values, (), view, title=name, note=note)
 
 
 def _table(shown: Shown, values: Any, note: str, document: Document, view: View) -> Lines:

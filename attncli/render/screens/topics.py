@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, spaced, stack
+from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
-from attncli.render.numbers import brief
+from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say
-from attncli.render.prose import wrap
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
+from attncli.render.screens.mask_topic import mask_topic_blocks, mask_topic_rows
+from attncli.render.screens.metric_topic import metric_blocks, metric_rows
+from attncli.render.screens.multihead_topic import multihead_blocks, multihead_rows
+from attncli.render.screens.position_topic import position_blocks, position_rows
+from attncli.render.screens.residual_topic import residual_blocks, residual_rows
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
@@ -24,7 +27,7 @@ from attncli.render.view import View
 Document = Any
 
 
-def softmax_screen(document: Document, view: View) -> Lines:
+def softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
     scores, weights = document.scores, document.weights
     at_one = document.temperature == 1
@@ -49,20 +52,20 @@ def softmax_screen(document: Document, view: View) -> Lines:
     ]
     rows = []
     for at, score in enumerate(scores):
-        given = [] if at_one else [_fixed(document.given[at], view)]
-        plain = _fixed(document.exponentials[at], view, widths[0]) if document.exponentials[at] is not None else "inf"
-        shifted = _fixed(document.shifted[at], view)
-        raised = _fixed(document.shifted_exponentials[at], view, widths[1])
-        rows.append([str(at), *given, _fixed(score, view), plain, shifted, raised, _fixed(weights[at], view, digits)])
+        given = [] if at_one else [fixed(document.given[at], view.precision)]
+        plain = fixed(document.exponentials[at], widths[0]) if document.exponentials[at] is not None else "inf"
+        shifted = fixed(document.shifted[at], view.precision)
+        raised = fixed(document.shifted_exponentials[at], widths[1])
+        rows.append([str(at), *given, fixed(score, view.precision), plain, shifted, raised, fixed(weights[at], digits)])
     ends = [" " * (width - view.precision) for width in (*widths, digits)]
     total = [
         say(view, "sum"),
         *([] if at_one else [""]),
         "",
-        ("inf" if totals[0] is None else _fixed(totals[0], view) + ends[0]),
+        ("inf" if totals[0] is None else fixed(totals[0], view.precision) + ends[0]),
         "",
     ]
-    total += [_fixed(totals[1], view) + ends[1], _fixed(1.0, view) + ends[2]]
+    total += [fixed(totals[1], view.precision) + ends[1], fixed(1.0, view.precision) + ends[2]]
     body = ledger(
         columns,
         rows,
@@ -72,25 +75,25 @@ def softmax_screen(document: Document, view: View) -> Lines:
         note=note,
         strong=int(max(range(len(weights)), key=weights.__getitem__)),
     )
-    highest = _fixed(document.highest, view)
+    highest = fixed(document.highest, view.precision)
     shift = say(view, "numbers.shift", highest) if totals[0] is not None else say(view, "numbers.overflow", highest)
     most = math.log(len(scores))
     facts = say(
         view,
         "numbers.facts",
-        *(_fixed(value, view) for value in (max(weights), document.entropy, most, document.gradient)),
+        *(fixed(value, view.precision) for value in (max(weights), document.entropy, most, document.gradient)),
     )
-    return stack((body, remark(shift, view), remark(facts, view)))
+    return (stack((body, remark(shift, view), remark(facts, view))),)
 
 
-def scaling_screen(document: Document, view: View) -> Lines:
+def scaling_blocks(document: Document, view: View) -> Sequence[Lines]:
     """Measured variance beside theory, and the softmax unscaled and scaled."""
     d_k = document.d_k
     columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
     rows = [
         [
             _scaled(row.scale, document, view, "var(q·k)"),
-            *(_fixed(getattr(row, name), view) for name in ("variance", "variance_error", "theory")),
+            *(fixed(getattr(row, name), view.precision) for name in ("variance", "variance_error", "theory")),
         ]
         for row in document.variance
     ]
@@ -101,9 +104,9 @@ def scaling_screen(document: Document, view: View) -> Lines:
     shown = [
         [
             say(view, "scaling.uniform") if row.scale == "uniform" else _scaled(row.scale, document, view, "softmax"),
-            _fixed(row.largest, view),
+            fixed(row.largest, view.precision),
             bar(row.largest, max(min(view.width - 64, 24), 0), ascii=view.ascii),
-            *(_fixed(getattr(row, name), view) for name in ("entropy", "gradient")),
+            *(fixed(getattr(row, name), view.precision) for name in ("entropy", "gradient")),
         ]
         for row in document.softmax
     ]
@@ -121,7 +124,7 @@ def scaling_screen(document: Document, view: View) -> Lines:
     peaked = document.softmax[0].gradient < document.softmax[1].gradient
     said = say(view, "scaling.saturates" if peaked else "scaling.small")
     claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
-    return spaced((claim, variance, stack((softmax, remark(said, view)))))
+    return (claim, variance, stack((softmax, remark(said, view))))
 
 
 def _scaled(name: str, document: Document, view: View, what: str) -> str:
@@ -130,7 +133,7 @@ def _scaled(name: str, document: Document, view: View, what: str) -> str:
     return spell(f"var({inner}{divisor})" if what.startswith("var") else f"q·k{divisor}", ascii=view.ascii)
 
 
-def matrix_softmax_screen(document: Document, view: View) -> Lines:
+def matrix_softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
     """The same scores through a softmax of each row and through one of the whole matrix."""
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {at}" for at in range(len(document.scores[0]) - len(texts))]
@@ -143,26 +146,29 @@ def matrix_softmax_screen(document: Document, view: View) -> Lines:
     cells = [
         [
             f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}",
-            _fixed(1.0, view),
-            _fixed(sums[at], view, digits),
+            fixed(1.0, view.precision),
+            fixed(sums[at], digits),
         ]
         for at, text in enumerate(texts)
     ]
     total = [
         say(view, "sum"),
-        _fixed(float(len(texts)), view),
-        _fixed(sum(sums), view) + " " * (digits - view.precision),
+        fixed(float(len(texts)), view.precision),
+        fixed(sum(sums), view.precision) + " " * (digits - view.precision),
     ]
     ledgered = ledger(
         ["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum")
     )
-    said = remark(say(view, "matrix.said", _fixed(min(sums), view), _fixed(max(sums), view)), view)
-    return spaced(
-        (header(document, view), heading(say(view, "matrix"), "", view), rows, whole, stack((ledgered, said)))
+    said = remark(say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision)), view)
+    return (
+        header(document, view),
+        stack((heading(say(view, "matrix"), "", view), rows)),
+        whole,
+        stack((ledgered, said)),
     )
 
 
-def order_screen(document: Document, view: View) -> Lines:
+def order_blocks(document: Document, view: View) -> Sequence[Lines]:
     """Both orders, then per position encoding and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
@@ -202,43 +208,7 @@ def order_screen(document: Document, view: View) -> Lines:
     equal = {(row.position, row.mask) for row in document.rows if row.equal}
     told = [say(view, "order.said")] if ("none", "none") in equal else []
     told += [say(view, "order.alibi")] if several else []
-    return spaced((header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told)))))
-
-
-def metric_screen(document: Document, view: View) -> Lines:
-    """What a metric means, and its value for the example matrix and for uniform attention."""
-    fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
-    parts = [
-        fact(say(view, f"metric.{name}"), wrap(spell(getattr(document, name), ascii=view.ascii), view.width - 12), view)
-        for name in fields
-        if getattr(document, name)
-    ]
-    example = document.example
-    texts = [str(at) for at in range(len(example.weights))]
-    seen = [
-        [weight if key <= query else None for key, weight in enumerate(row)]
-        for query, row in enumerate(example.weights)
-    ]
-    drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
-    values = [
-        [say(view, "metric.value"), _value(example.value, view)],
-        [say(view, "metric.uniform"), _value(example.uniform, view)],
-    ]
-    body = table(["", document.name], values, view, align=["left", "right"])
-    left = say(view, "metric.left", example.rows, len(texts))
-    return spaced((heading(document.name, document.says, view), stack(parts), drawn, stack((body, remark(left, view)))))
-
-
-def _value(value: float | None, view: View) -> str:
-    return "-" if value is None else _fixed(value, view)
-
-
-def _fixed(value: float | None, view: View, digits: int | None = None) -> str:
-    if value is None:
-        return ""
-    count = view.precision if digits is None else digits
-    text = f"{value:.{count}f}" if abs(value) < 1e9 else f"{value:.{count}e}"
-    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+    return (header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told))))
 
 
 def _softmax_rows(document: Document) -> Iterable[list[object]]:
@@ -276,25 +246,26 @@ def _order_rows(document: Document) -> Iterable[list[object]]:
         yield [row.position, row.mask, " ".join(map(str, row.order)), *told]
 
 
-def _metric_rows(document: Document) -> Iterable[list[object]]:
-    yield ["field", "value"]
-    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
-        yield [name, getattr(document, name)]
-    yield ["value", document.example.value]
-    yield ["uniform", document.example.uniform]
-
-
-SCREENS: Mapping[str, Callable[[Document, View], Lines]] = {
-    "softmax": softmax_screen,
-    "scaling": scaling_screen,
-    "matrix-softmax": matrix_softmax_screen,
-    "order": order_screen,
-    "metric": metric_screen,
+BLOCKS: Mapping[str, Callable[[Document, View], Sequence[Lines]]] = {
+    "softmax": softmax_blocks,
+    "scaling": scaling_blocks,
+    "matrix-softmax": matrix_softmax_blocks,
+    "order": order_blocks,
+    "metric": metric_blocks,
+    "position": position_blocks,
+    "mask": mask_topic_blocks,
+    "multihead": multihead_blocks,
+    "residual": residual_blocks,
 }
+"""The parts of each topic's screen, in order."""
 ROWS: Mapping[str, Callable[[Document], Iterable[list[object]]]] = {
     "softmax": _softmax_rows,
     "scaling": _scaling_rows,
     "matrix-softmax": _matrix_rows,
     "order": _order_rows,
-    "metric": _metric_rows,
+    "metric": metric_rows,
+    "position": position_rows,
+    "mask": mask_topic_rows,
+    "multihead": multihead_rows,
+    "residual": residual_rows,
 }

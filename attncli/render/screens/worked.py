@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, stack
+from attncli.render.lines import Lines, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned, words
 from attncli.render.sentence import sentence
+from attncli.render.sums import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
@@ -61,20 +62,28 @@ def first_entry(step: Document, name: str, view: View) -> Lines:
 
 
 def residual(document: Document, view: View) -> Lines:
-    """The query's row after the heads: concat·W_O, then x + o and its norm where the layer has them."""
+    """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
+    them."""
     after = document.get("after")
     if after is None:
         return Lines()
+    heads = after.get("heads")
+    mixed = Lines()
+    if heads is not None:
+        terms = [(say(view, "multihead.share", at), share) for at, share in enumerate(heads)]
+        terms += [("b_O", after["bias"])] if "bias" in after else []
+        title, note = say(view, "after.heads"), say(view, "after.heads.note")
+        mixed = vector_sum(terms, ("O", after["out"]), view, title=title, note=note)
     rows = [(name, after.get(name)) for name in ("x", "out", "sum", "norm")]
     held = [(say(view, f"after.{name}"), values) for name, values in rows if values is not None]
-    if len(held) < 2:
-        return Lines()
+    if len(held) < 3:  # neither residual nor norm
+        return mixed
     query = label(document["tokens"][document["query"]]["text"], ascii=view.ascii)
-    title, note = (
-        say(view, "after", query),
-        say(view, "after.note.norm" if after.get("norm") is not None else "after.note"),
+    title = say(view, "after", query)
+    note = say(view, "after.note.norm" if after.get("norm") is not None else "after.note")
+    return spaced(
+        (mixed, vectors([values for _, values in held], [name for name, _ in held], view, title=title, note=note))
     )
-    return vectors([values for _, values in held], [name for name, _ in held], view, title=title, note=note)
 
 
 def explain_answer(document: Document, view: View) -> Lines:

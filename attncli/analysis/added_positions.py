@@ -1,0 +1,28 @@
+"""What the input X is the sum of: embeddings E, and the position vectors P that are added to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from attncli.analysis.documents.declaration import Numbers
+from attncli.arrays.backend import numpy_backend
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+from attncli.models.one_layer import OneLayerStore
+
+
+def embedded(model: Model, tokens: Sequence[Token]) -> tuple[Numbers, Numbers] | None:
+    """E and P, both [token, d_model] in float64, where positions are added to weights of our own; None elsewhere: a
+    checkpoint may scale and norm them too."""
+    embedding = model.spec.embedding
+    if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
+        return None
+    bare = dataclasses.replace(
+        model.store, spec=dataclasses.replace(model.spec, embedding=dataclasses.replace(embedding, positions=None))
+    )
+    exact = numpy_backend("float64")
+    found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
+    return found, held - found

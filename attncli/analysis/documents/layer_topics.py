@@ -1,0 +1,128 @@
+"""The topics of `attn.explain/1` that are about a whole layer: positions, masks, several heads, residual and norm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType
+
+from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, Weight, at, axes, says
+from attncli.analysis.documents.parts import Header, TokenRow
+
+
+class PositionWay(Part, frozen=True, kw_only=True):
+    """One way of telling attention where tokens stand, and what it makes of the query's weights."""
+
+    position: str
+    enters: Annotated[
+        Literal["nowhere", "input", "queries and keys", "scores"], says("Where in the layer the positions come in.")
+    ]
+    formula: str
+    table: (
+        Annotated[
+            Numbers,
+            axes(
+                "token",
+                "",
+                says="what comes in: vectors added to the input, angles in radians by pair of entries, or what is "
+                "added to the scores of each key.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    weights: Annotated[Numbers, axes("key", says="the query's weights.")]
+    moved: Annotated[float, says("Largest |difference| of the query's weights from those of the first way.")]
+
+
+class PositionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Ways of telling attention where tokens stand."""
+
+    topic: Literal["position"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, at("token")]
+    ways: list[PositionWay]
+    warnings: list[str]
+
+
+class PaddedText(Part, frozen=True, kw_only=True):
+    """A text of a padded batch."""
+
+    text: str
+    tokens: list[TokenRow]
+    weights: Annotated[Numbers, axes("padded", says="of its last token, padding included.")]
+    agreement: Annotated[float, says("Largest |difference| of its weights from those that it has alone.")]
+
+
+class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """What a mask does between scores and weights; with several texts, how padding is masked."""
+
+    topic: Literal["mask"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, at("token")]
+    scores: Annotated[Numbers, axes("token", "key", says="as they are before the mask.")]
+    masked: Annotated[Numbers, axes("token", "key", says="what enters the softmax; null where hidden.")]
+    before: Annotated[Numbers, axes("token", "key", says="softmax of each row of `scores`.")]
+    after: Annotated[Numbers, axes("token", "key", says="softmax of each row of `masked`.")]
+    hidden: Annotated[Weight, says("What the query's hidden keys have of its weights before the mask.")]
+    batch: Annotated[list[PaddedText], says("With several texts: each, padded to the longest.")] | UnsetType = UNSET
+    warnings: list[str]
+
+
+class HeadPart(Part, frozen=True, kw_only=True):
+    """What one head looks at, and what it gives."""
+
+    head: Count
+    weights: Annotated[Numbers, axes("key", says="the query's weights.")]
+    output: Annotated[Numbers, axes("v_dim", says="the query's row of A·V.")]
+    share: Annotated[Numbers, axes("width", says="its output times its rows of W_O.")] | UnsetType = UNSET
+
+
+class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """Several heads side by side: their weights, outputs, and concat(O₁ … O_h)·W_O."""
+
+    topic: Literal["multihead"]
+    layer: Count
+    query: Annotated[Count, at("token")]
+    heads: list[HeadPart]
+    average: Annotated[Numbers, axes("key", says="of the heads' weights.")]
+    entropies: Annotated[list[float], says("Of each head's row, in nats.")]
+    average_entropy: Annotated[float, says("Of the averaged row, in nats; never below the mean of the heads' own.")]
+    concat: Annotated[Numbers, axes("concat", says="the heads' outputs side by side.")]
+    bias: Annotated[Numbers, axes("width", says="b_O.")] | UnsetType = UNSET
+    out: Annotated[Numbers, axes("out", says="concat·W_O, or concat where there is no W_O.")]
+    agreement: Annotated[float, says("Largest |difference| of the heads' shares, added up, from the run's own output.")]
+    warnings: list[str]
+
+
+class NormStep(Part, frozen=True, kw_only=True):
+    """A norm of one vector, number by number."""
+
+    place: Annotated[str, says("attn.sum: after the residual; attn.in: before the attention.")]
+    kind: Literal["layer", "rms"]
+    eps: float
+    given: Annotated[Numbers, axes("width", says="the vector that is normed.")]
+    mean: Annotated[float, says("Of its entries; subtracted by a layer norm alone.")]
+    variance: Annotated[float, says("Mean square of the entries, after the mean is subtracted where it is.")]
+    scaled: Annotated[Numbers, axes("width", says="(x − mean) / √(variance + eps).")]
+    normed: Annotated[Numbers, axes("width", says="times the learned weight, plus the learned bias.")]
+
+
+class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The residual connection and the norm, for one query."""
+
+    topic: Literal["residual"]
+    layer: Count
+    query: Annotated[Count, at("token")]
+    width: Size
+    x: Annotated[Numbers, axes("width", says="what entered the layer.")]
+    out: Annotated[Numbers, axes("width", says="what attention adds.")]
+    sum: Annotated[Numbers, axes("width", says="x + out.")]
+    cosine: Annotated[float, says("Between x and x + out: 1 where attention changes no direction.")]
+    norm: NormStep | None
+    agreement: Annotated[float, says("Largest |difference| of x + out and its norm from the run's own.")]
+    warnings: list[str]
+
+
+LAYER_TOPICS = (PositionTopic, MaskTopic, MultiheadTopic, ResidualTopic)

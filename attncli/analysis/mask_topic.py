@@ -1,0 +1,77 @@
+"""What a mask does between scores and weights, and how padding is masked: topic "mask" of `attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.analysis.document import header, token_rows
+from attncli.analysis.documents.layer_topics import MaskTopic, PaddedText
+from attncli.analysis.row_softmax import row_softmax
+from attncli.inputs.token import Token
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def mask_topic_document(
+    model: Model,
+    text: str,
+    tokens: Sequence[Token],
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    others: Sequence[tuple[str, Sequence[Token]]] = (),
+) -> MaskTopic:
+    """One head's scores before and after the mask, and what a softmax makes of either.
+
+    others: more texts with their tokens, to be padded together with this one. A query that sees nothing has weights 0.
+    """
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("biased", "masked", "weights"))))
+    scores, masked, after = (
+        np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64) for name in ("biased", "masked", "weights")
+    )
+    before = row_softmax(scores)
+    lost = np.isneginf(masked[query]) & ~np.isneginf(scores[query])
+    batch = _padded(model, [(text, tokens), *others], layer, head) if others else UNSET
+    return MaskTopic(
+        **header(model, text, tokens),
+        topic="mask",
+        layer=layer,
+        head=head,
+        query=query,
+        scores=scores,
+        masked=masked,
+        before=before,
+        after=after,
+        hidden=min(float(before[query][lost].sum()), 1.0),
+        batch=batch,
+        warnings=list(model.warnings),
+    )
+
+
+def _padded(model: Model, texts: Sequence[tuple[str, Sequence[Token]]], layer: int, head: int) -> list[PaddedText]:
+    """The texts in one batch, each padded to the longest: the row of its last token, beside the one that it has
+    alone."""
+    tokens = [held for _, held in texts]
+    longest = max(map(len, tokens))
+    trace = next(iter(model.trace_batch(tokens, layers=[layer], heads=[head], keep=("weights",))))
+    together = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, 0]
+    rows = []
+    for entry, (text, held) in enumerate(texts):
+        lone = next(iter(model.trace(held, layers=[layer], heads=[head], keep=("weights",))))
+        alone = np.asarray(model.backend.numpy(lone.stages["weights"])[0, -1], np.float64)[: len(held)]
+        found = together[entry, len(held) - 1, :longest]
+        rows.append(
+            PaddedText(
+                text=text,
+                tokens=token_rows(held),
+                weights=found,
+                agreement=float(np.abs(found[: len(held)] - alone).max(initial=0.0)),
+            )
+        )
+    return rows

@@ -1,0 +1,82 @@
+"""Ways of telling attention where tokens stand, and what each makes of one query: topic "position" of
+`attn.explain/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.analysis.added_positions import embedded
+from attncli.analysis.document import Heading, header, position_name
+from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
+from attncli.inputs.token import Token
+from attncli.mechanism.position import frequencies
+from attncli.mechanism.spec import Alibi, Disentangled, RelativeBuckets, Rope
+from attncli.models.model import Model
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+ADDED = {
+    "sinusoidal": "P[i, 2m] = sin(i / 10000^(2m/d)), P[i, 2m+1] = cos(i / 10000^(2m/d))",
+    "learned": "P[i]: one learned vector for each position i",
+}
+"""What is added to the input; other tables that checkpoints have are added likewise."""
+
+
+def position_document(
+    models: Iterable[Model], text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
+) -> PositionTopic:
+    """The tokens through each model, which differ in their positions alone; the first is what the others are measured
+    against."""
+    heading: Heading | None = None
+    ways: list[PositionWay] = []
+    warnings: list[str] = []
+    for model in models:
+        heading = heading or header(model, text, tokens)
+        warnings += [said for said in model.warnings if said not in warnings]
+        ways.append(_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
+    assert heading is not None, "there is at least one model"
+    return PositionTopic(**heading, topic="position", layer=layer, head=head, query=query, ways=ways, warnings=warnings)
+
+
+def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None) -> PositionWay:
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("capped", "biased", "weights"))))
+    found = {
+        name: np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64)
+        for name in ("capped", "biased", "weights")
+    }
+    row = found["weights"][query]
+    name, enters, formula, table = _told(model, tokens, layer, found["biased"] - found["capped"])
+    moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
+    return PositionWay(
+        position=name,
+        enters=enters,
+        formula=formula,
+        table=UNSET if table is None else table,
+        weights=row,
+        moved=moved,
+    )
+
+
+def _told(
+    model: Model, tokens: Sequence[Token], layer: int, bias: Floats
+) -> tuple[str, Literal["nowhere", "input", "queries and keys", "scores"], str, Floats | None]:
+    """The way's name, where it enters, its formula, and its numbers where there are any to show."""
+    added, inside = model.spec.embedding.positions, model.spec.blocks[layer].attention.position
+    if added is not None:
+        both = embedded(model, tokens)
+        return added, "input", "X = E + P; " + ADDED.get(added, "P[i]: a vector"), None if both is None else both[1]
+    match inside:
+        case None:
+            return "none", "nowhere", "X = E", None
+        case Rope():
+            per_pair, _ = frequencies(inside, len(tokens))
+            angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
+            return position_name(inside), "queries and keys", "angle of pair m at position i: i · θ^(−2m/d)", angles
+        case Alibi():
+            return "alibi", "scores", "S + bias, bias = −slope · |i − j|", bias
+        case RelativeBuckets() | Disentangled():
+            return position_name(inside), "scores", "S + bias, learned for each distance j − i", bias

@@ -1,0 +1,69 @@
+"""How a topic of `attn explain` is answered: at once, or step by step at a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from attncli.cli import delivery as answer
+from attncli.cli import svg_output as picture
+from attncli.cli.explain_options import ExplainOutput
+from attncli.cli.output import Environment
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import ExplainDocument
+    from attncli.render.view import View
+
+ENDS = ("q", "Q", "\x03", "\x04", "\x1b", "")
+"""Keys that end the steps: q, Ctrl-C, Ctrl-D, Escape, and no key at all."""
+
+
+def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput) -> None:
+    """Answer with the document of a topic."""
+    environment: Environment = ctx.obj
+    check_steps(output, environment)
+    answer.check(output, environment)
+    give(document, output, environment, answer.view(output, environment))
+
+
+def give(document: ExplainDocument, output: ExplainOutput, environment: Environment, how: View) -> None:
+    """Answer with an explanation: one step after each key with `--step`, else at once."""
+    from attncli.render.screens.explain import explain_rows, explain_screen
+
+    if output.step:
+        _by_steps(document, environment, how)
+        return
+    picture.give([document], explain_screen, explain_rows, output, environment, how)
+
+
+def check_steps(output: ExplainOutput, environment: Environment) -> None:
+    """Raise UsageError where `--step` has no one to wait for, or goes with what is no screen."""
+    if not output.step:
+        return
+    given = {"--json": output.json, "--ndjson": output.ndjson, "--plain": output.plain, "--brief": output.brief}
+    given |= {"--output": output.file is not None, "--figure": output.svg is not None}
+    other = next((name for name, value in given.items() if value), None)
+    if other is not None:
+        raise UsageError(f"--step waits between the steps of a screen, and {other} has none", expected="one of them")
+    if not (environment.stdin_is_terminal and environment.stdout_is_terminal) or environment.keys is None:
+        raise UsageError("--step waits for a key, and nobody is at a terminal", expected="a terminal, or no --step")
+
+
+def _by_steps(document: ExplainDocument, environment: Environment, how: View) -> None:
+    from attncli.render.headings import remark
+    from attncli.render.phrases import say
+    from attncli.render.screens.explain import explain_blocks
+
+    assert environment.keys is not None
+    blocks = [block for block in explain_blocks(document, how) if block.rows]
+    for at, block in enumerate(blocks):
+        environment.write((("\n" if at else "") + answer.printed(block, how, environment)).encode())
+        if at + 1 < len(blocks):
+            asked = answer.printed(remark(say(how, "step.wait"), how), how, environment).rstrip("\n")
+            environment.write(f"\n{asked}".encode())
+            key = environment.keys()
+            environment.write(b"\r\x1b[2K")
+            if key in ENDS:
+                return

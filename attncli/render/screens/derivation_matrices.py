@@ -1,0 +1,66 @@
+"""The matrices that a derivation is a row of: X, S, scaled and masked, A and O, for all queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, spaced, stack
+from attncli.render.matrix import matrix, visible
+from attncli.render.phrases import say
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+NAME = 14
+"""Cells of a name."""
+
+
+def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: View) -> Lines:
+    """The same numbers for every query, the worked one marked, and how far the two agree. names: the keys' texts."""
+    found, query = document.matrices, document.query
+    texts = names[: len(document.tokens)]
+    mark = spell("▸", ascii=view.ascii)
+    rows = [f"{mark}{text}" if at == query else text for at, text in enumerate(texts)]
+    # as many digits as let every key have its column, so that the worked row can be found again
+    slot = (view.width - NAME - 4) // max(len(names), 1)
+    close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
+    blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
+
+    def vectors_of(name: str, values: object) -> Lines:
+        return vectors(values, rows, close, title=say(view, f"matrix.{name}"), note=say(view, f"matrix.{name}.note"))
+
+    if found.x is not UNSET:
+        blocks.append(vectors_of("x", found.x))
+    for name, values in _squares(document):
+        blocks.append(
+            matrix(
+                visible(values, found.scores if name in ("scores", "weights") else UNSET),
+                rows,
+                names,
+                close,
+                limits=(0.0, 1.0) if name == "weights" else None,
+                signed=name != "weights",
+                title=say(view, f"matrix.{name}"),
+                note=say(view, f"matrix.{name}.note"),
+            )
+        )
+    blocks.append(vectors_of("output", found.output))
+    return stack((spaced(blocks), remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))
+
+
+def _squares(document: AttentionTopic) -> list[tuple[str, object]]:
+    """The matrices [query, key] in order, without those that the next step leaves as they are."""
+    found = document.matrices
+    shown: list[tuple[str, object]] = []
+    if found.raw is not UNSET and found.scaled is not UNSET:
+        if not np.array_equal(found.raw, found.scaled):
+            shown.append(("raw", found.raw))
+        if not np.array_equal(found.scaled, found.scores):
+            shown.append(("scaled", found.scaled))
+    return [*shown, ("scores", found.scores), ("weights", found.weights)]

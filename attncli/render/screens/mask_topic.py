@@ -1,0 +1,179 @@
+"""The screen of the topic "mask": scores and weights before and after it, one row worked out, padding in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.render.column_names import key_names
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, stack
+from attncli.render.matrix import as_matrix, matrix
+from attncli.render.phrases import say
+from attncli.render.safe import cut, label
+from attncli.render.screens.answer import not_learned
+from attncli.render.screens.header import header
+from attncli.render.tables import ledger, table
+from attncli.render.term_digits import adding_digits
+from attncli.render.view import View
+
+Document = Any
+
+CLOSE = 1e-4
+"""How near the weights must be to what the sentence about them says."""
+KEYS = 24
+"""Keys of the worked row that have a line of their own."""
+CELL = 9
+"""Cells of a token in the drawing of a batch."""
+
+
+def mask_topic_blocks(document: Document, view: View) -> Sequence[Lines]:
+    """What a mask is for; the matrices before and after; the query's row worked out; the batch, if there is one."""
+    texts = [token.text for token in document.tokens]
+    lead = stack(
+        (
+            heading(say(view, "mask.topic.title"), document.attention.mask, view),
+            remark(say(view, "mask.topic.lead"), view, style=""),
+        )
+    )
+    pairs = [
+        ("scores", document.scores, True),
+        ("masked", document.masked, True),
+        ("before", document.before, False),
+        ("after", np.where(np.isfinite(as_matrix(document.masked)), document.after, np.nan), False),
+    ]
+    drawn = [
+        matrix(
+            values,
+            texts,
+            key_names(texts, values),
+            view,
+            signed=signed,
+            limits=None if signed else (0.0, 1.0),
+            title=say(view, f"mask.topic.{name}"),
+            note=say(view, f"mask.topic.{name}.note"),
+        )
+        for name, values, signed in pairs
+    ]
+    batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
+    told = stack(remark(said, view, style="") for said in (_shared(document, view), not_learned(document.model, view)))
+    return (header(document, view), lead, *drawn, _row(document, texts, view), *batch, told)
+
+
+def _row(document: Document, texts: Sequence[str], view: View) -> Lines:
+    """The query's row: score and weight without the mask, then with it."""
+    query = document.query
+    name = label(texts[query], ascii=view.ascii)
+    scores, masked, before, after = (
+        np.asarray(getattr(document, part), np.float64)[query] for part in ("scores", "masked", "before", "after")
+    )
+    seen = np.isfinite(masked)
+    shown = list(range(len(scores)))
+    if len(shown) > KEYS and not view.full:
+        shown = sorted(np.argsort(-before, kind="stable")[:KEYS].tolist())
+    rest = sorted(set(range(len(scores))) - set(shown))
+    columns = [
+        ([*map(float, values[shown]), *([float(values[rest].sum())] if rest else [])], float(values.sum()))
+        for values in (before, after)
+    ]
+    digits = [adding_digits([column], view.precision) for column in columns]
+    none = spell("−∞", ascii=view.ascii)
+    rows = [
+        [
+            f"{at} {cut(label(texts[at], ascii=view.ascii), 14, ascii=view.ascii) if at < len(texts) else 'bias_k'}",
+            f"{scores[at]:.{view.precision}f}",
+            f"{before[at]:.{digits[0]}f}",
+            f"{masked[at]:.{view.precision}f}" if seen[at] else none,
+            f"{after[at]:.{digits[1]}f}",
+        ]
+        for at in shown
+    ]
+    if rest:
+        sums = [f"{values[rest].sum():.{count}f}" for values, count in zip((before, after), digits, strict=True)]
+        rows.append([say(view, "others", len(rest)), "", sums[0], "", sums[1]])
+    totals = [
+        f"{values.sum():.{view.precision}f}" + " " * (count - view.precision)
+        for values, count in zip((before, after), digits, strict=True)
+    ]
+    return ledger(
+        [say(view, f"mask.topic.column.{part}") for part in ("key", "score", "before", "masked", "after")],
+        rows,
+        [say(view, "sum"), "", totals[0], "", totals[1]],
+        view,
+        title=say(view, "mask.topic.row", name),
+        note=say(view, "mask.topic.row.note"),
+    )
+
+
+def _shared(document: Document, view: View) -> str:
+    """How the hidden keys' share goes to the others, where it goes to them in proportion."""
+    query, left = document.query, 1 - document.hidden
+    masked, before, after = (
+        np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
+    )
+    seen = np.isfinite(masked)
+    name = say(view, "quoted", label(document.tokens[query].text, ascii=view.ascii))
+    if seen.all():
+        return say(view, "mask.topic.all", name)
+    if not seen.any():
+        return say(view, "empty")
+    if left <= 0 or np.abs(before[seen] / left - after[seen]).max() > CLOSE:
+        return ""
+    return say(view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{left:.{view.precision}f}")
+
+
+def _batch(batch: Sequence[Document], view: View) -> Lines:
+    """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
+    longest = max(len(one.tokens) for one in batch)
+    pad = spell("·", ascii=view.ascii)
+    room = max((view.width - 4) // (CELL + 2), 1)
+    shown = longest if view.full else min(longest, room)
+    rows = [
+        [
+            str(at),
+            *(
+                cut(label(one.tokens[place].text, ascii=view.ascii), CELL, ascii=view.ascii)
+                if place < len(one.tokens)
+                else pad
+                for place in range(shown)
+            ),
+        ]
+        for at, one in enumerate(batch)
+    ]
+    drawn = table(
+        ["", *map(str, range(shown))],
+        rows,
+        view,
+        title=say(view, "mask.topic.batch", len(batch), longest),
+        note=say(view, "mask.topic.batch.note"),
+    )
+    weights = [
+        [float(weight) if place < len(one.tokens) else None for place, weight in enumerate(one.weights)]
+        for one in batch
+    ]
+    last = matrix(
+        weights,
+        [one.tokens[-1].text for one in batch],
+        None,
+        view,
+        limits=(0.0, 1.0),
+        title=say(view, "mask.topic.batch.weights"),
+        note=say(view, "mask.topic.batch.weights.note"),
+    )
+    apart = max(one.agreement for one in batch)
+    return stack((drawn, Lines(((),)), last, remark(say(view, "mask.topic.batch.agree", f"{apart:.1e}"), view)))
+
+
+def mask_topic_rows(document: Document) -> Iterable[list[object]]:
+    """Every pair before and after the mask, for `--plain`."""
+    yield ["query", "key", "score", "masked", "weight_before", "weight"]
+    masked = as_matrix(document.masked)
+    for query, row in enumerate(document.scores):
+        for key, score in enumerate(row):
+            held = masked[query, key]
+            pair = [float(document.before[query][key]), float(document.after[query][key])]
+            yield [query, key, float(score), float(held) if np.isfinite(held) else None, *pair]

@@ -1,0 +1,56 @@
+"""The screen of the topic "metric": what a metric means, and its value for a small example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attncli.render.glyphs import spell
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, stack
+from attncli.render.matrix import matrix
+from attncli.render.numbers import fixed
+from attncli.render.phrases import say
+from attncli.render.prose import wrap
+from attncli.render.screens.header import fact
+from attncli.render.tables import table
+from attncli.render.view import View
+
+Document = Any
+
+
+def metric_blocks(document: Document, view: View) -> Sequence[Lines]:
+    """What a metric means, and its value for the example matrix and for uniform attention."""
+    fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
+    parts = [
+        fact(say(view, f"metric.{name}"), wrap(spell(getattr(document, name), ascii=view.ascii), view.width - 12), view)
+        for name in fields
+        if getattr(document, name)
+    ]
+    example = document.example
+    texts = [str(at) for at in range(len(example.weights))]
+    seen = [
+        [weight if key <= query else None for key, weight in enumerate(row)]
+        for query, row in enumerate(example.weights)
+    ]
+    drawn = matrix(seen, texts, texts, replace(view, precision=2), title=say(view, "metric.example"))
+    values = [
+        [say(view, "metric.value"), _value(example.value, view)],
+        [say(view, "metric.uniform"), _value(example.uniform, view)],
+    ]
+    body = table(["", document.name], values, view, align=["left", "right"])
+    left = say(view, "metric.left", example.rows, len(texts))
+    return (heading(document.name, document.says, view), stack(parts), drawn, stack((body, remark(left, view))))
+
+
+def _value(value: float | None, view: View) -> str:
+    return "-" if value is None else fixed(value, view.precision)
+
+
+def metric_rows(document: Document) -> Iterable[list[object]]:
+    yield ["field", "value"]
+    for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
+        yield [name, getattr(document, name)]
+    yield ["value", document.example.value]
+    yield ["uniform", document.example.uniform]

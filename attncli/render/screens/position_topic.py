@@ -1,0 +1,93 @@
+"""The screen of the topic "position": where positions enter, their numbers, and what they make of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from attncli.render.column_names import key_names
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, stack
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.answer import not_learned
+from attncli.render.screens.header import header
+from attncli.render.tables import table
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Any
+
+LEAST = 0.005
+"""A way that moves no weight by this much is not said to move any."""
+
+
+def position_blocks(document: Document, view: View) -> Sequence[Lines]:
+    """What positions are for; each way's own numbers; the query's weights under each; which moves them most."""
+    texts = [token.text for token in document.tokens]
+    query = label(texts[document.query], ascii=view.ascii)
+    ways = document.ways
+    listed = table(
+        [say(view, f"position.{name}") for name in ("way", "enters", "moved")],
+        [
+            [
+                way.position,
+                say(view, f"position.enters.{way.enters}"),
+                "" if at == 0 else f"{way.moved:.{view.precision}f}",
+            ]
+            for at, way in enumerate(ways)
+        ],
+        view,
+        align=["left", "left", "right"],
+        title=say(view, "position.ways"),
+    )
+    weights = [way.weights for way in ways]
+    rows = matrix(
+        weights,
+        [way.position for way in ways],
+        key_names(texts, weights),
+        view,
+        limits=(0.0, 1.0),
+        title=say(view, "position.weights", query),
+        note=say(view, "position.weights.note"),
+    )
+    lead = stack(
+        (
+            heading(say(view, "position.title"), "", view),
+            remark(say(view, "position.lead"), view, style=""),
+        )
+    )
+    shown = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
+    return (header(document, view), stack((lead, listed)), *shown, rows, _answer(document, query, view))
+
+
+def _numbers(way: Document, texts: Sequence[str], view: View) -> Lines:
+    """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
+    title, note = say(view, f"position.table.{way.enters}", way.position), way.formula
+    if way.enters == "scores":
+        return matrix(way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note)
+    return vectors(way.table, texts, view, title=title, note=note)
+
+
+def _answer(document: Document, query: str, view: View) -> Lines:
+    """Which way moves the query's weights most, where one moves them at all; whether the weights are learned."""
+    asked = say(view, "quoted", query)
+    others = document.ways[1:]
+    most = max(others, key=lambda way: way.moved, default=None)
+    told = [not_learned(document.model, view)]
+    if most is not None and most.moved >= LEAST:
+        told.insert(0, say(view, "position.answer", most.position, asked, f"{most.moved:.2f}"))
+    elif others:
+        told.insert(0, say(view, "position.answer.none", asked))
+    return stack(remark(said, view, style="") for said in told)
+
+
+def position_rows(document: Document) -> Iterable[list[object]]:
+    """Each way's weights, key by key, for `--plain`."""
+    yield ["position", "enters", "key", "weight", "moved"]
+    for way in document.ways:
+        for key, weight in enumerate(way.weights):
+            yield [way.position, way.enters, key, float(weight), way.moved]

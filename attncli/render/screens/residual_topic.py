@@ -1,0 +1,88 @@
+"""The screen of the topic "residual": x + O entry by entry, and the norm worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, stack
+from attncli.render.numbers import brief
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.screens.answer import not_learned
+from attncli.render.screens.header import header
+from attncli.render.sums import vector_sum
+from attncli.render.vectors import vectors
+from attncli.render.view import View
+
+Document = Any
+
+MOSTLY = 0.5
+"""From this cosine on, a vector still points mostly where it did."""
+
+
+def residual_blocks(document: Document, view: View) -> Sequence[Lines]:
+    """What the residual is for; the sum; the norm; how much of the vector stays."""
+    query = label(document.tokens[document.query].text, ascii=view.ascii)
+    lead = stack(
+        (
+            heading(say(view, "residual.title"), "", view),
+            remark(say(view, "residual.lead"), view, style=""),
+        )
+    )
+    summed = vector_sum(
+        [("x", document.x), ("O", document.out)],
+        ("x + O", document.sum),
+        view,
+        title=say(view, "residual.sum", query),
+        note=say(view, "residual.sum.note"),
+    )
+    lengths = [f"{float(np.linalg.norm(part)):.{view.precision}f}" for part in (document.x, document.out, document.sum)]
+    facts = remark(say(view, "residual.lengths", *lengths), view)
+    return (header(document, view), lead, stack((summed, facts)), _norm(document, view), _answer(document, query, view))
+
+
+def _norm(document: Document, view: View) -> Lines:
+    """The norm, step by step; that there is none, where there is none."""
+    norm = document.norm
+    if norm is None:
+        return remark(say(view, "residual.norm.none"), view)
+    write = f"{{:.{view.precision}f}}".format
+    first = norm.place == "attn.in"
+    given = "x" if first else "x + O"
+    rows = [(given, norm.given)]
+    if norm.kind == "layer":
+        rows.append((f"{given} − μ", np.asarray(norm.given, np.float64) - norm.mean))
+    rows += [(say(view, f"residual.norm.{norm.kind}.scaled"), norm.scaled), ("· γ + β", norm.normed)]
+    if np.array_equal(norm.scaled, norm.normed):
+        rows.pop()
+    body = vectors(
+        [values for _, values in rows],
+        [name for name, _ in rows],
+        view,
+        title=say(view, f"residual.norm.{norm.kind}"),
+        note=say(view, "residual.norm.first" if first else "residual.norm.after"),
+    )
+    told = say(view, f"residual.norm.{norm.kind}.told", write(norm.mean), write(norm.variance), brief(norm.eps))
+    plain = say(view, "residual.norm.plain") if np.array_equal(norm.scaled, norm.normed) else ""
+    agrees = say(view, "agrees", f"{document.agreement:.1e}")
+    return stack((body, *(remark(said, view) for said in (told, plain, agrees))))
+
+
+def _answer(document: Document, query: str, view: View) -> Lines:
+    """Whether the vector still points where it did."""
+    asked = say(view, "quoted", query)
+    kind = "kept" if document.cosine >= MOSTLY else "turned"
+    told = (say(view, f"residual.answer.{kind}", asked, f"{document.cosine:.2f}"), not_learned(document.model, view))
+    return stack(remark(said, view, style="") for said in told)
+
+
+def residual_rows(document: Document) -> Iterable[list[object]]:
+    """Entry by entry, for `--plain`."""
+    yield ["dim", "x", "out", "sum", "normed"]
+    normed = None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed
+    for at, values in enumerate(zip(document.x, document.out, document.sum, strict=True)):
+        yield [at, *map(float, values), None if normed is None else float(normed[at])]

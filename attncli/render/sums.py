@@ -1,0 +1,39 @@
+"""Vectors that add up, as a table: a term a row, their sum below, with as many digits as let every column add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.phrases import say
+from attncli.render.safe import cells
+from attncli.render.tables import ledger
+from attncli.render.term_digits import adding_digits
+from attncli.render.view import View
+
+SIGN = 5
+"""Cells of an entry beside its digits: gap, sign, two places, point."""
+
+
+def vector_sum(
+    terms: Sequence[tuple[str, Any]], total: tuple[str, Any], view: View, *, title: str = "", note: str = ""
+) -> Lines:
+    """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a full view."""
+    values = [np.asarray(term, np.float64) for _, term in terms]
+    summed = np.asarray(total[1], np.float64)
+    side = max(cells(name) for name, _ in (*terms, total)) + 2
+    digits, shown = view.precision, 1
+    for _ in range(2):  # more digits take room: settle on both
+        shown = len(summed) if view.full else max(min(len(summed), (view.width - side) // (digits + SIGN)), 1)
+        columns = [([float(value[at]) for value in values], float(summed[at])) for at in range(shown)]
+        digits = adding_digits(columns, view.precision)
+    exact, ends = f"{{:.{digits}f}}".format, " " * (digits - view.precision)
+    rows = [[name, *map(exact, value[:shown])] for (name, _), value in zip(terms, values, strict=True)]
+    last = [total[0], *(f"{value:.{view.precision}f}" + ends for value in summed[:shown])]
+    more = say(view, "shown.dims", shown - 1, len(summed)) if shown < len(summed) else ""
+    names = ["", *map(str, range(shown))]
+    return stack((ledger(names, rows, last, view, title=title, note=note), remark(more, view)))

@@ -1,0 +1,189 @@
+"""The topics of `attn explain` about a whole layer, against loops written here; and waiting between steps."""
+
+from __future__ import annotations
+
+import math
+import re
+from io import BytesIO, StringIO
+
+import jsonschema
+import numpy as np
+import pytest
+from asking import ask
+
+from attncli.analysis.documents.json_schema import SCHEMAS
+from attncli.cli import main
+from attncli.cli.output import Environment
+
+TEXT = "humpty dumpty sat on"
+TOPICS = (("position",), ("mask",), ("mask", "--mask", "none"), ("multihead",), ("residual",))
+
+
+def topic(*words: str) -> dict:
+    return ask("explain", words[0], TEXT, *words[1:], "--json").json
+
+
+def test_each_way_of_positions_brings_in_what_its_formula_says() -> None:
+    found = topic("position", "--num-heads", "2", "--d-model", "8", "--head", "1")
+    ways = {way["position"]: way for way in found["ways"]}
+    assert list(ways) == ["none", "sinusoidal", "learned", "rope", "alibi"]
+    for i in range(4):
+        for m in range(4):
+            angle = i / 10000 ** (2 * m / 8)
+            assert ways["sinusoidal"]["table"][i][2 * m] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert ways["sinusoidal"]["table"][i][2 * m + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+        for m in range(2):
+            assert ways["rope"]["table"][i][m] == pytest.approx(i * 10000 ** (-2 * m / 4), rel=1e-6)
+        for j in range(4):
+            assert ways["alibi"]["table"][i][j] == pytest.approx(-(2**-8) * abs(i - j), abs=1e-6)
+    for name, way in ways.items():
+        alone = ask("run", TEXT, "--position", name, "--num-heads", "2", "--d-model", "8", "--head", "1", "--json").json
+        np.testing.assert_allclose(way["weights"], alone["layers"][0]["heads"][0]["weights"][3], atol=1e-6)
+        moved = max(abs(a - b) for a, b in zip(way["weights"], ways["none"]["weights"], strict=True))
+        assert way["moved"] == pytest.approx(moved, abs=1e-9)
+    most = max(found["ways"], key=lambda way: way["moved"])
+    said = ask("explain", "position", TEXT, "--num-heads", "2", "--d-model", "8", "--head", "1", "--brief").out
+    assert most["position"] in said
+    assert f"{most['moved']:.2f}" in said
+
+
+def test_one_way_of_positions_is_compared_with_none() -> None:
+    assert [way["position"] for way in topic("position", "--position", "rope:500")["ways"]] == ["none", "rope:500"]
+
+
+def test_a_mask_hides_and_the_others_share_what_is_left() -> None:
+    found = topic("mask")
+    assert found["attention"]["mask"] == "causal"
+    assert found["query"] == 2
+    for query in range(4):
+        raised = [math.exp(score) for score in found["scores"][query]]
+        seen = [key <= query for key in range(4)]
+        total, left = sum(raised), sum(one for one, shown in zip(raised, seen, strict=True) if shown)
+        for key in range(4):
+            assert found["before"][query][key] == pytest.approx(raised[key] / total, abs=1e-6)
+            assert found["after"][query][key] == pytest.approx(raised[key] / left if seen[key] else 0.0, abs=1e-6)
+            assert (found["masked"][query][key] is None) == (not seen[key])
+    assert found["hidden"] == pytest.approx(found["before"][2][3], abs=1e-9)
+    shown = ask("explain", "mask", TEXT).out
+    assert f"would have had {found['hidden']:.4f} of its weight" in shown.replace("\n", " ")
+    assert "sees every key" in ask("explain", "mask", TEXT, "--query", "on").out
+    assert "batch" not in shown
+
+
+def test_a_batch_is_padded_and_its_padding_masked() -> None:
+    found = ask("explain", "mask", TEXT, "on a", "sat", "--json").json
+    assert found["attention"]["mask"] == "none"
+    assert [len(one["tokens"]) for one in found["batch"]] == [4, 2, 1]
+    for one in found["batch"]:
+        held = len(one["tokens"])
+        assert one["weights"][held:] == [0.0] * (4 - held)
+        assert sum(one["weights"]) == pytest.approx(1, abs=1e-6)
+        assert one["agreement"] < 1e-6
+        alone = ask("run", one["text"], "--json").json["layers"][0]["heads"][0]["weights"][-1]
+        np.testing.assert_allclose(one["weights"][:held], alone, atol=1e-6)
+    shown = ask("explain", "mask", TEXT, "on a").out
+    start = shown.index("padding mask of a batch")
+    assert re.search(r"\n1 +on +a +· +·\n", shown[start:])
+
+
+def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> None:
+    found = topic("multihead", "--bias", "--query", "sat")
+    assert len(found["heads"]) == 4
+    run = ask("run", TEXT, "--num-heads", "4", "--bias", "--json").json["layers"][0]
+    np.testing.assert_allclose(found["out"], run["output"][2], atol=1e-5)
+    for entry, value in enumerate(found["out"]):
+        parts = sum(head["share"][entry] for head in found["heads"]) + found["bias"][entry]
+        assert parts == pytest.approx(value, abs=1e-5)
+    assert found["concat"] == [value for head in found["heads"] for value in head["output"]]
+    weights = ask("run", TEXT, "--num-heads", "4", "--bias", "--show", "W_O", "--json").json["layers"][0]
+    matrix = weights["projections"]["W_O"]
+    share = sum(found["heads"][1]["output"][at] * matrix[16 + at][5] for at in range(16))
+    assert share == pytest.approx(found["heads"][1]["share"][5], abs=1e-5)
+    assert found["average_entropy"] >= sum(found["entropies"]) / 4 - 1e-9
+    assert "no W_O here" in ask("explain", "multihead", TEXT, "--num-heads", "1").out
+
+
+def test_the_residual_and_its_norm_are_those_of_the_run() -> None:
+    found = topic("residual", "--num-heads", "2", "--query", "sat")
+    run = ask("run", TEXT, "--residual", "--layer-norm", "--num-heads", "2", "--json", "--stages", "all").json
+    stages = run["layers"][0]["stages"]
+    np.testing.assert_allclose(found["sum"], stages["sum"][2], atol=1e-5)
+    np.testing.assert_allclose(np.add(found["x"], found["out"]), found["sum"], atol=1e-6)
+    norm, width = found["norm"], len(found["sum"])
+    mean = sum(found["sum"]) / width
+    variance = sum((value - mean) ** 2 for value in found["sum"]) / width
+    assert (norm["mean"], norm["variance"]) == pytest.approx((mean, variance), abs=1e-6)
+    for at, value in enumerate(found["sum"]):
+        assert norm["normed"][at] == pytest.approx((value - mean) / math.sqrt(variance + 1e-5), abs=1e-5)
+    np.testing.assert_allclose(norm["normed"], stages["norm"][2], atol=1e-5)
+
+
+@pytest.mark.parametrize("words", TOPICS, ids=" ".join)
+def test_topics_are_whole(words: tuple[str, ...]) -> None:
+    document = topic(*words)
+    jsonschema.validate(document, SCHEMAS["attn.explain/1"])
+    assert topic(*words) == document
+    assert len(ask("explain", words[0], TEXT, *words[1:], "--plain").out.splitlines()) > 4
+    for width in (60, 120):
+        for options in ((), ("--ascii",), ("--lang", "zh"), ("--full",)):
+            answer = ask("explain", words[0], TEXT, *words[1:], *options, width=width)
+            assert answer.code == 0, answer.err
+            assert "�" not in answer.out
+            assert answer.out.isascii() or "--ascii" not in options
+    assert ask("explain", words[0], TEXT, *words[1:], "--query", "off").code == 3
+
+
+def test_the_weights_are_what_the_queries_come_from() -> None:
+    options = ("--num-heads", "2", "--head", "1", "--show", "W_Q,X,Q", "--json")
+    layer = ask("run", TEXT, *options).json["layers"][0]
+    head = layer["heads"][0]
+    worked = np.asarray(layer["stages"]["hidden"]) @ np.asarray(head["projections"]["W_Q"])
+    np.testing.assert_allclose(worked, head["stages"]["q"], atol=1e-5)
+    assert np.shape(head["projections"]["W_V"]) == (64, 32)
+    held = ask("explain", TEXT, "--num-heads", "2", "--head", "1", "--show", "W_K", "--json").json["projections"]
+    np.testing.assert_allclose(held["W_K"], head["projections"]["W_K"], atol=1e-7)
+    assert "projections" not in ask("explain", TEXT, "--json").json
+
+
+def test_parts_are_named_as_the_texts_name_them() -> None:
+    for name, title in (("X", "input X"), ("Q", "queries Q"), ("S", "similarity S"), ("A", "weights"), ("W_Q", "W_Q")):
+        assert ask("run", TEXT, "--show", name).out.startswith(title)
+    assert ask("run", TEXT, "--show", "Z").code == 2
+    assert "no W_O here" in ask("run", TEXT, "--show", "W_O").out
+    assert ask("explain", TEXT, "--show", "S").out.splitlines()[1].startswith("similarity")
+
+
+def test_heads_of_a_derivation_add_up() -> None:
+    after = ask("explain", TEXT, "--num-heads", "4", "--bias", "--query", "on", "--json").json["after"]
+    np.testing.assert_allclose(np.sum(after["heads"], 0) + after["bias"], after["out"], atol=1e-5)
+    assert "heads" not in ask("explain", TEXT, "--json").json["after"]
+
+
+def stepping(*keys: str) -> tuple[int, str, int]:
+    """`attn explain TEXT --step` at a terminal where these keys are pressed: code, output, keys used."""
+    left = list(keys)
+    out, err = BytesIO(), StringIO()
+    environment = Environment(
+        stdin=BytesIO(), stdout=out, stderr=err, variables={"LANG": "C.UTF-8", "XDG_CACHE_HOME": "/dev/null"},
+        stdin_is_terminal=True, stdout_is_terminal=True, width=80, keys=lambda: left.pop(0),
+    )  # fmt: skip
+    code = main(["explain", TEXT, "--query", "on", "--step", "--color", "never"], environment)
+    return int(code), out.getvalue().decode(), len(keys) - len(left)
+
+
+def test_steps_wait_for_a_key() -> None:
+    code, whole, used = stepping(*" " * 30)
+    assert code == 0
+    assert used > 8
+    assert '"on" looks most at' in whole
+    assert stepping(" ", " ", "q")[2] == 3
+    assert "looks most at" not in stepping(" ", " ", "q")[1]
+    without = re.sub(r"\n— any key.*?\r\x1b\[2K", "", whole)
+    assert without == ask("explain", TEXT, "--query", "on", "--color", "never").out
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--brief",), ("--output", "x.txt")])
+def test_steps_need_a_terminal_and_a_screen(words: tuple[str, ...]) -> None:
+    answer = ask("explain", TEXT, "--step", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert ask("explain", "residual", TEXT, "--step", *words).code == 2
