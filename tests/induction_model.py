@@ -68,9 +68,9 @@ class Store:
 
     def embed(self, backend, tokens):
         x = np.zeros((len(tokens), WIDTH))
-        for token in tokens:
-            x[token.index, token.id] = 1.0
-            x[token.index, LETTERS + token.index] = 1.0
+        for row, token in enumerate(tokens):
+            x[row, token.id] = 1.0
+            x[row, LETTERS + token.index] = 1.0
         return backend.array(x)
 
     def expect(self, layers) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 
+import induction_model
+
+from attncli.explore.actions import act
 from attncli.explore.app import Explorer
 from attncli.explore.source import Live, Source
 from attncli.explore.state import State
@@ -21,17 +24,30 @@ def seeded() -> Model:
     return load(seed=0, d_model=16, heads=8)
 
 
+def other(name: str) -> Model:
+    """The models that may be switched to."""
+    return load(seed=0, d_model=15 if name == "three heads" else 16, heads=3 if name == "three heads" else 8)
+
+
+def decoder() -> Live:
+    """Two layers of three heads that continue "abcab" with c."""
+    return Live.of(induction_model.model(), "abcab")
+
+
 def pressed(
     source: Source | str,
     *keys: str,
     size: tuple[int, int] = (80, 24),
     view: View | None = None,
-    state: State | None = None,
+    start: State | None = None,
 ) -> tuple[Explorer, list[str]]:
-    """The application after these keys, and the lines of its screen. A key `=text` is typed; `@x,y` is a click."""
+    """The application after these keys, and the lines of its screen.
+
+    A key `=text` is typed, `@x,y` is a click, `wheel` and `wheel-` turn the mouse's wheel, `wait` takes half a second.
+    """
     how = View(width=size[0], color=True) if view is None else view
     found = Live.of(seeded(), source) if isinstance(source, str) else source
-    app = Explorer(found, how, state=state)
+    app = Explorer(found, how, start=start, models=lambda: ["eight heads", "three heads"], load=other)
 
     async def walk() -> list[str]:
         async with app.run_test(size=size) as pilot:
@@ -40,6 +56,10 @@ def pressed(
                 if key.startswith("@"):
                     x, y = map(int, key[1:].split(","))
                     await pilot.click(offset=(x, y))
+                elif key.startswith("wheel"):
+                    act(app.walk, "up" if key.endswith("-") else "down")
+                elif key == "wait":
+                    await pilot.pause(0.5)
                 elif key.startswith("="):
                     await pilot.press(*("space" if letter == " " else letter for letter in key[1:]))
                 else:
@@ -60,7 +80,7 @@ async def _settled(app: Explorer, pilot: object) -> None:
     assert isinstance(pilot, Pilot)
     await pilot.pause()
     for _ in range(500):
-        if app.held is not None and app.work is None:
+        if app.walk.held is not None and app.walk.work is None:
             break
         await asyncio.sleep(0.01)
     await pilot.pause()

@@ -24,7 +24,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.explore.source import Source
-    from attncli.explore.state import State
+    from attncli.models.model import Model
 
 HEADS = 8
 """Heads of seeded weights, unless told otherwise."""
@@ -51,18 +51,27 @@ def explore(
     delivery.check(output, environment)
     how = delivery.view(output, environment)
     _refuse_elsewhere(environment)
-    source, state = _opened(environment, text, model, attention, compute, query)
     from attncli.explore.terminal import Terminal, keyboard, leaving
 
+    source, about = _opened(environment, text, model, attention, compute, query)
     if not keyboard():
         raise UsageError(
             "attn explore hears keys, and there is no terminal to hear them from",
             expected="a terminal as standard input",
         )
+    from dataclasses import replace
+
     from attncli.explore.app import Explorer
 
+    quiet = replace(environment, quiet=True)  # notes would be written across the screen
+
+    def load(name: str) -> Model:
+        return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)
+
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
-    app = Explorer(source, how, state=state, driver=Terminal, deep=deep)
+    app = Explorer(
+        source, how, about=about, models=lambda: _models(quiet), load=load, driver=Terminal, deep=deep
+    )  # fmt: skip
     with leaving(app.leave_by):
         app.run()
     if app.stopped is not None:
@@ -70,6 +79,17 @@ def explore(
         raise KeyboardInterrupt
     if app.failure is not None:
         raise app.failure
+
+
+def _models(environment: Environment) -> list[str]:
+    """The names of the models on this machine: aliases, and what the hub's cache holds whole."""
+    from attncli.analysis.models import models_document
+    from attncli.inputs.hub_cache import cache_folder
+
+    found = models_document(cache_folder(environment.variables))
+    here = [alias.name for alias in found.aliases if alias.here is not None]
+    known = {alias.hub for alias in found.aliases if alias.here is not None}
+    return [*here, *(model.name for model in found.cached if not model.missing and model.name not in known)]
 
 
 def _refuse_elsewhere(environment: Environment) -> None:
@@ -92,10 +112,9 @@ def _opened(
     attention: AttentionOptions,
     compute: ComputeOptions,
     query: str | None,
-) -> tuple[Source, State | None]:
-    """What is explored, and where it begins, if that was said."""
+) -> tuple[Source, int | None]:
+    """What is explored, and the word that it begins with, if that was said."""
     from attncli.explore.source import Live
-    from attncli.explore.state import State
 
     if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
         return _saved(Path(text.text)), None
@@ -109,7 +128,7 @@ def _opened(
     heads = request.numbers(model.head, "head", min(block.attention.heads for block in loaded.spec.blocks))
     source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
     at = None if query is None else request.query_index(environment, tokens, query)
-    return source, None if at is None else State(query=at, layer=(layers or [0])[0], head=(heads or [0])[0])
+    return source, at
 
 
 def _saved(file: Path) -> Source:
@@ -118,7 +137,7 @@ def _saved(file: Path) -> Source:
     from attncli.explore.source import Saved
 
     document = opened(file)
-    return Saved(file.name, lambda: record_of(document, file))
+    return Saved(file.name, document, lambda: record_of(document, file))
 
 
 app = command_app(explore)

@@ -1,145 +1,105 @@
-"""The application: keys and mouse to moves and work, and what they lead to on the canvas."""
+"""The application: Textual's side of the walk: keys, mouse, drawing, the line to type in, the way out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from textual import events
 from textual.app import App, ComposeResult
 from textual.filter import LineFilter, NoColor
+from textual.timer import Timer
 from textual.widgets import Input
 
 from attncli.errors import AttnError
+from attncli.explore.actions import act, answered, row
 from attncli.explore.canvas import INKS, Canvas
-from attncli.explore.frame import Frame, Notice, framed
-from attncli.explore.held import Held
 from attncli.explore.keys import ACTIONS
-from attncli.explore.moves import MOVES
-from attncli.explore.pane import HeadSpot, KeySpot, PairSpot, RowSpot, WordSpot
+from attncli.explore.pane import HeadSpot, KeySpot, PairSpot, RowSpot, Spot, WordSpot
+from attncli.explore.picture import picture
+from attncli.explore.runs import retype
 from attncli.explore.source import Source
-from attncli.explore.state import State, at_head, at_pair
+from attncli.explore.state import State
+from attncli.explore.walk import Job, Question, Walk
 from attncli.explore.work import Work
+from attncli.models.model import Model
 from attncli.render.phrases import say
 from attncli.render.view import View
 
 REDRAWN = 0.05
 """Seconds between two drawings while heads come in."""
+PAUSE = 0.3
+"""Seconds without a key after which what is being typed is run."""
 
 
 class Explorer(App[None]):
-    """Everything on one screen. source: what is explored. state: where it begins."""
+    """Everything on one screen. The arguments are those of `Walk`; driver: what draws, None for Textual's own; deep:
+    whether the terminal has 24-bit colour."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Screen { layers: below; }
-    #asked { dock: bottom; height: 1; border: none; padding: 0 1; display: none; }
-    """
+    CSS = "#asked { dock: bottom; height: 1; border: none; padding: 0 1; display: none; }"
 
     def __init__(
-        self, source: Source, view: View, *, state: State | None = None, driver: Any = None, deep: bool = True
+        self,
+        source: Source,
+        view: View,
+        *,
+        start: State | None = None,
+        about: int | None = None,
+        models: Callable[[], list[str]] = list,
+        load: Callable[[str], Model] | None = None,
+        driver: Any = None,
+        deep: bool = True,
     ) -> None:
         super().__init__(driver_class=driver)
-        self.source, self.view = source, view
-        self.state = state or State()
-        self.notice = Notice()
-        self.held: Held | None = None
-        self.work: Work | None = None
+        self.view = view
+        self.walk = Walk(source, view, self, start=start, about=about, models=models, load=load)
         self.stopped: int | None = None
         self.failure: BaseException | None = None
-        self._plain = [NoColor()] if not view.color else None
+        self._plain = [] if view.color else [NoColor()]
         self._stale = False
-        self._place_known = state is not None
-        kind: Any = "truecolor" if deep else "256"
+        self.question: Question | None = None
+        self._typing: Timer | None = None
+        # Textual takes sixteen colours for terminals of which it knows nothing; all that run today have 256
         self.console = Console(
-            color_system=kind, file=self.console.file, markup=False, highlight=False, emoji=False,
-            legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
+            color_system="truecolor" if deep else "256", file=self.console.file, markup=False, highlight=False,
+            emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
         )  # fmt: skip
-        self.canvas = Canvas(light=view.light, color=view.color)
+        self.canvas = Canvas(self.chosen, light=view.light, color=view.color)
+        self.line = Input(id="asked", select_on_focus=False)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Without colour nothing but bold, underlined and reversed text leaves."""
-        return self._plain if self._plain is not None else super().get_line_filters()
+        return self._plain or super().get_line_filters()
 
     def compose(self) -> ComposeResult:
         """The canvas, and a line to type in that shows when something is asked."""
         yield self.canvas
-        yield Input(id="asked")
+        yield self.line
 
     def on_mount(self) -> None:
         """Begin with the run."""
         ink, ground, _ = INKS[self.view.light]
-        self.screen.styles.background = ground
-        asked = self.query_one("#asked", Input)
-        asked.styles.background, asked.styles.color = ground, ink
+        for part in (self.screen, self.line):
+            part.styles.background, part.styles.color = ground, ink
         self.canvas.focus()
-        self.begin(self.source, first=True)
+        if self.stopped is not None:
+            self.exit()
+        else:
+            self.walk.run(self.walk.source, first=True)
 
-    def begin(self, source: Source, *, first: bool = False) -> None:
-        """Run a source; its heads appear as they come. first: whether a failure ends the program."""
-        self.stop_work()
-
-        def job(work: Work) -> Callable[[], None]:
-            record = source.record(work.told)
-            held = Held(record)
-            work.post(lambda: self._entered(source, held))
-            for head in record.heads:
-                work.told(work.share)
-                work.post(lambda head=head: self._take(held, head, work))  # type: ignore[misc]
-            return lambda: self._finished(held)
-
-        def failed(error: Exception) -> None:
-            if first or not isinstance(error, AttnError):
-                self.failure = error
-                self.exit()
-            else:
-                self.tell(error.what)
-
-        self.work = self.started(say(self.view, "explore.work.run"), job, failed)
-
-    def started(
-        self, name: str, job: Callable[[Work], Callable[[], None]], failed: Callable[[Exception], None]
-    ) -> Work:
+    def begin(self, name: str, job: Job, failed: Callable[[Exception], None]) -> Work:
         """Work in a thread of its own."""
         loop = self._loop
         assert loop is not None
 
-        # by way of the application's own messages: what is done there may set timers
-        def post(act: Callable[[], None]) -> None:
-            loop.call_soon_threadsafe(self.call_later, act)
+        def post(done: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(self.call_later, done)
 
         return Work(post, job, name=name, failed=failed).start()
 
-    def stop_work(self) -> bool:
-        """Stop what is going on; whether something was."""
-        if self.work is None:
-            return False
-        self.work.cancel()
-        self.work = None
-        return True
-
-    def _entered(self, source: Source, held: Held) -> None:
-        self.source, self.held = source, held
-        self.state = at_pair(self.state, held.extent, self.state.query, self.state.key)
-        self.draw()
-
-    def _take(self, held: Held, head: Any, work: Work) -> None:
-        held.add(head)
-        held.share = work.share
-        if held is self.held:
-            self.later()
-
-    def _finished(self, held: Held) -> None:
-        held.share = 1.0
-        self.work = None
-        if not self._place_known:
-            self._place_known = True
-            self.state = strongest_place(self.state, held)
-        self.draw()
-
-    def later(self) -> None:
+    def soon(self) -> None:
         """Draw soon, once for all that comes until then."""
         if not self._stale:
             self._stale = True
@@ -148,72 +108,95 @@ class Explorer(App[None]):
     def draw(self) -> None:
         """Draw what is looked at now."""
         self._stale = False
-        if self.held is None or not self.is_running:
-            return
-        if not self.held.extent.has(self.state.layer, self.state.head):
-            self.state = at_head(self.state, self.held.extent, self.state.layer, self.state.head)
-        notice = self.notice
-        if self.work is not None:
-            notice = replace(notice, working=self.work.name, share=self.work.share)
         size = self.canvas.size
-        if size.width and size.height:
-            self.canvas.show(framed(Frame(self.state, self.held, self.view, notice), size.width, size.height))
-
-    def tell(self, said: str) -> None:
-        """A line in place of the answer, until the next key."""
-        self.notice = Notice(said)
-        self.draw()
+        if self.is_running and size.width and size.height:
+            self.canvas.show(picture(self.walk, size.width, size.height))
 
     def on_resize(self) -> None:
         """Draw for the new size."""
         self.call_after_refresh(self.draw)
 
     def on_key(self, event: events.Key) -> None:
-        """A key does what the table of keys says."""
+        """A key does what the table of keys says; in the line to type in, Esc leaves it."""
+        if self.question is not None:
+            if event.key in ("escape", "ctrl+c"):
+                event.stop()
+                self._asked_no_more()
+            return
         action = ACTIONS.get(event.key)
         if action is not None:
             event.stop()
             event.prevent_default()
-            self.act(action)
+            act(self.walk, action)
 
-    def act(self, action: str) -> None:
-        """Do what a key does, and draw."""
-        self.notice = Notice()
-        if action == "quit":
-            self.leave()
-            return
-        if action in MOVES and self.held is not None:
-            self.state = MOVES[action](self.state, self.held.extent)
-        self.draw()
-
-    def on_click(self, event: events.Click) -> None:
+    def chosen(self, spot: Spot | None) -> None:
         """A click chooses what lies under it; a key in the footer is pressed."""
-        if self.held is None:
-            return
-        extent, spot = self.held.extent, self.canvas.spot(event.x, event.y)
+        state = self.walk.state
         match spot:
             case HeadSpot(layer, head):
-                self.state = replace(at_head(self.state, extent, layer, head), focus="heads")
+                self.walk.at(layer, head)
             case PairSpot(query, key):
-                self.state = replace(at_pair(self.state, extent, query, key), focus="words")
+                self.walk.pair(query, key)
             case WordSpot(index, side):
-                turned = self.state.turned if side == "sentence" else side == "key"
-                query, key = (self.state.query, index) if turned else (index, self.state.key)
-                self.state = replace(at_pair(self.state, extent, query, key), turned=turned)
-            case RowSpot(row):
-                self.state = replace(self.state, row=row)
+                turned = state.turned if side == "sentence" else side == "key"
+                self.walk.word(index, turned=turned)
+            case RowSpot(at):
+                row(self.walk, at)
             case KeySpot(key):
-                self.act(ACTIONS[key])
-                return
+                act(self.walk, ACTIONS[key])
             case None:
                 return
-        self.notice = Notice()
         self.draw()
 
-    def leave(self, number: int | None = None) -> None:
+    def on_mouse_scroll_down(self) -> None:
+        """The wheel goes on."""
+        act(self.walk, "down")
+
+    def on_mouse_scroll_up(self) -> None:
+        """The wheel goes back."""
+        act(self.walk, "up")
+
+    def ask(self, question: Question, text: str) -> None:
+        """A line to type in, with this in it already."""
+        self.question = question
+        self.line.value = text
+        self.line.placeholder = say(self.view, f"explore.ask.{question}")
+        self.line.cursor_position = len(text)
+        self.line.display = True
+        self.line.focus()
+
+    def _asked_no_more(self) -> None:
+        self.question = None
+        if self._typing is not None:
+            self._typing.stop()
+        self.line.display = False
+        self.canvas.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """A new text runs while it is typed."""
+        if self._typing is not None:
+            self._typing.stop()
+        if self.question == "type" and event.value.strip():
+            self._typing = self.set_timer(PAUSE, lambda: self._run_typed(event.value))
+
+    def _run_typed(self, text: str) -> None:
+        if self.question == "type" and text != getattr(self.walk.source, "text", text):
+            try:
+                retype(self.walk, text)
+            except AttnError as error:
+                self.walk.tell(error.what)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """What was typed is taken."""
+        question, text = self.question, event.value
+        self._asked_no_more()
+        if question is not None:
+            answered(self.walk, question, text)
+
+    def leave(self, number: int | None = None, failure: Exception | None = None) -> None:
         """End, and put the screen away. number: of the signal that asked for it."""
-        self.stopped = number
-        self.stop_work()
+        self.stopped, self.failure = number, failure
+        self.walk.stop()
         self.exit()
 
     def leave_by(self, number: int) -> None:
@@ -229,22 +212,3 @@ class Explorer(App[None]):
     def _print_error_renderables(self) -> None:
         """What went wrong is told by who started the application, once."""
         self._exit_renderables.clear()
-
-
-def strongest_place(state: State, held: Held) -> State:
-    """Where the strongest link between two words is that do not stand side by side: a place with something to see."""
-    found = [
-        (len(_letters(held, query, key)) == 2 and abs(query - key) > 1, weight, -layer, -head, query, key)
-        for (layer, head), one in held.heads.items()
-        for query, key, weight in one.links[:3]
-    ]
-    if not found:
-        return state
-    _, _, layer, head, query, key = max(found)
-    return replace(state, layer=-layer, head=-head, query=query, key=key)
-
-
-def _letters(held: Held, *places: int) -> list[str]:
-    """Those of two words that are more than a sign or a letter."""
-    texts = (held.queries[places[0]].text.strip(), held.keys[places[1]].text.strip())
-    return [text for text in texts if text.isalpha() and (len(text) > 1 or not text.isascii())]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.events import Click
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -29,18 +31,19 @@ def style_of(name: str, light: bool, color: bool) -> Style:
 
 
 class Canvas(Widget, can_focus=True):
-    """Draws the pane it was given last."""
+    """Draws the pane it was given last. chosen: is told what a click fell on."""
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
-    def __init__(self, *, light: bool, color: bool) -> None:
+    def __init__(self, chosen: Callable[[Spot | None], None], *, light: bool, color: bool) -> None:
         super().__init__()
+        self._chosen = chosen
         self._light, self._color = light, color
-        self._pane = Pane()
+        self.pane = Pane()
 
     def show(self, pane: Pane) -> None:
         """Draw this pane; lines that are as before are left as they are."""
-        before, self._pane = self._pane.rows, pane
+        before, self.pane = self.pane.rows, pane
         changed = [
             Region(0, at, self.size.width, 1)
             for at, row in enumerate(pane.rows)
@@ -49,13 +52,14 @@ class Canvas(Widget, can_focus=True):
         if changed:
             self.refresh(*changed)
 
-    def spot(self, x: int, y: int) -> Spot | None:
-        """What lies there."""
-        return self._pane.spots(x, y) if 0 <= y < self._pane.height else None
+    def on_click(self, event: Click) -> None:
+        """A click falls on what lies there."""
+        event.stop()
+        self._chosen(self.pane.spots(event.x, event.y) if 0 <= event.y < self.pane.height else None)
 
     def render_line(self, y: int) -> Strip:
         """One line as Textual takes it."""
-        row: Line = self._pane.rows[y] if y < self._pane.height else ()
+        row: Line = self.pane.rows[y] if y < self.pane.height else ()
         parts = [Segment(text, style_of(told, self._light, self._color)) for text, told in row if text]
         strip = Strip(parts, line_width(row))
         return strip.adjust_cell_length(self.size.width, style_of("", self._light, self._color))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attncli.explore.grid import about, grid, slot
 from attncli.explore.held import Held, Pair
 from attncli.explore.keys import KEYS
 from attncli.explore.matrix import matrix
 from attncli.explore.painting import SHADES, accent, palette_of
-from attncli.explore.pane import KeySpot, Pane, Spot, beside, filled, sized, stacked
+from attncli.explore.pane import KeySpot, Pane, Spot, beside, blank, sized, stacked
 from attncli.explore.state import State
 from attncli.explore.words import answer, sentence
 from attncli.render.glyphs import spell
-from attncli.render.headings import FAINT
+from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Piece, line_width
 from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
@@ -43,7 +43,8 @@ class Notice:
 class Frame:
     """Everything the screen shows. right: draws what is looked at in a room, None for the matrix. title: its name.
 
-    values: what colours the heads in place of the measure; whole: draws over everything between header and footer.
+    values: what colours the heads in place of the measure, and what it is called; whole: draws over everything between
+    header and footer; told: in place of the answer.
     """
 
     state: State
@@ -55,24 +56,23 @@ class Frame:
     whole: Drawn | None = None
     values: dict[Pair, float | None] | None = None
     measure: str = ""
+    told: str = ""
 
 
 def framed(frame: Frame, width: int, height: int) -> Pane:
     """The screen, exactly this large."""
     view = frame.view
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        said = cut(spell(say(view, "explore.small", LEAST_WIDTH, LEAST_HEIGHT), ascii=view.ascii), max(width, 1))
+        said = spell(say(view, "explore.small", LEAST_WIDTH, LEAST_HEIGHT), ascii=view.ascii)
         return sized(Pane((((said, ""),),)), width, height, ascii=view.ascii)
-    top = Pane((_header(frame, width), _rule(width, view)))
-    foot = _footer(frame, width)
+    top = sized(Pane((_header(frame, width), _rule(width, view))), width, 2, ascii=view.ascii)
+    foot = sized(_footer(frame, width), width, 1, ascii=view.ascii)
     room = height - top.height - foot.height
     if frame.whole is not None:
-        body = sized(frame.whole(width - 2, room), width - 2, room, ascii=view.ascii)
-        margin = Pane(tuple(((" ", ""),) for _ in range(room)))
-        return stacked((top, beside(margin, sized(body, width - 1, room), 1, ("", "")), foot))
+        body = sized(frame.whole(width - 2, room), width - 1, room, ascii=view.ascii)
+        return stacked((top, beside(blank(1, room), body), foot))
     told = _told(frame, width - 2, room)
-    body = _body(frame, width, room - told.height)
-    return stacked((top, body, told, foot))
+    return stacked((top, _body(frame, width, room - told.height), told, foot))
 
 
 def _body(frame: Frame, width: int, height: int) -> Pane:
@@ -90,22 +90,21 @@ def _body(frame: Frame, width: int, height: int) -> Pane:
     name = frame.measure or say(view, f"explore.measure.{state.measure}", _word(frame))
     heads = stacked(
         (
-            Pane((_title(name, view, chosen=state.focus == "heads"),)),
+            sized(Pane((_title(name, view, chosen=state.focus == "heads"),)), left, 1, ascii=view.ascii),
             grid(state, held, view, left, height - 1 - (details + 1 if details else 0), values=frame.values),
-            *((Pane((((" " * left, ""),),)), about(state, held, view, left, details)) if details else ()),
+            *((blank(left, 1), about(state, held, view, left, details)) if details else ()),
         )
     )
     room = width - left - 4
-    title = frame.title or say(view, "explore.title.matrix", state.layer, state.head)
+    title = _title(frame.title or say(view, "explore.title.matrix"), view, chosen=state.focus == "words")
     drawn = frame.right or (lambda w, h: matrix(state, held, view, w, h))
-    top = (*_title(title, view, chosen=state.focus == "words"),)
     legend = _legend(frame) if frame.right is None else ()
-    free = room - line_width(top) - line_width(legend)
-    heading: Line = (*top, (" " * free, ""), *legend) if free > 1 else top
-    right = stacked((Pane((heading,)), sized(drawn(room, height - 1), room, height - 1, ascii=view.ascii)))
-    both = beside(sized(heads, left, height, ascii=view.ascii), sized(right, room, height), left, ("  ", ""))
-    margin = Pane(tuple(((" ", ""),) for _ in range(height)))
-    return beside(margin, sized(both, width - 1, height, ascii=view.ascii), 1, ("", ""))
+    free = room - line_width(title) - line_width(legend)
+    heading: Line = (*title, (" " * free, ""), *legend) if free > 1 else title
+    above = sized(Pane((heading,)), room, 1, ascii=view.ascii)
+    right = stacked((above, sized(drawn(room, height - 1), room, height - 1, ascii=view.ascii)))
+    both = beside(beside(blank(1, height), sized(heads, left, height), ""), right, "  ")
+    return sized(both, width, height, ascii=view.ascii)
 
 
 def _word(frame: Frame) -> str:
@@ -147,15 +146,18 @@ def _told(frame: Frame, width: int, room: int) -> Pane:
     view, state, held = frame.view, frame.state, frame.held
     most = 2 if room < 20 else 3 if room < 30 else 5
     said = (
-        Pane((((cut(safe(frame.notice.said, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),))
+        Pane.of(remark(frame.told, replace(view, width=width), style=accent(view)))
+        if frame.told
+        else Pane(
+            (((cut(safe(frame.notice.said, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),)
+        )
         if frame.notice.said
         else answer(state, held, view, width)
     )
-    said = Pane(said.rows[: 2 if room < 24 else 4])
+    said = Pane(said.rows[: 4 if frame.told else 2 if room < 24 else 4])
     shaded = sentence(state, held, view, width, most)
-    both = stacked((Pane(((),)), shaded, said))
-    margin = Pane(tuple(((" ", ""),) for _ in range(both.height)))
-    return beside(margin, sized(both, width + 1, both.height, ascii=view.ascii), 1, ("", ""))
+    both = sized(stacked((Pane(((),)), shaded, said)), width + 1, 1 + shaded.height + said.height, ascii=view.ascii)
+    return beside(blank(1, both.height), both)
 
 
 def _header(frame: Frame, width: int) -> Line:
@@ -210,4 +212,4 @@ def _footer(frame: Frame, width: int) -> Pane:
     def spots(x: int, y: int) -> Spot | None:
         return next((KeySpot(name) for start, stop, name in spans if start <= x < stop), None)
 
-    return Pane((filled(tuple(pieces), width),), spots)
+    return Pane((tuple(pieces),), spots)

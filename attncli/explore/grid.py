@@ -83,8 +83,10 @@ def _numbers(shown: range, wide: int, state: State) -> list[Piece]:
     every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > most)
     pieces: list[Piece] = []
     used = 0
+    crowd = -(-most // wide)  # heads beside the chosen one whose numbers would touch its own
     for head in shown:
-        if head % every == 0 or head == state.head:
+        near = head != state.head and abs(head - state.head) < crowd + (most % wide == 0)
+        if (head % every == 0 and not near) or head == state.head:
             text = pad(str(head), wide, "right")
             start = (head - shown.start + 1) * wide - len(text)
             if start >= used + (used > 0 and wide == 1):

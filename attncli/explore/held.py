@@ -17,6 +17,7 @@ from attncli.analysis.records.run import RunRecord
 from attncli.analysis.visible_keys import Bools, Ints
 from attncli.explore.state import Extent
 from attncli.inputs.token import Token
+from attncli.render.safe import cells, label
 
 WHOLE = 1024
 """Words up to which a head's weights are made whole; of a longer text, the rows that are shown."""
@@ -40,6 +41,9 @@ class Held:
         self.left_out: Exclusion = exclusion(
             LEFT_OUT if learned else (), sides.keys, queries=None if sides.same else sides.queries
         )
+        self._names: dict[tuple[str, bool], list[str]] = {}
+        self._widest: dict[tuple[str, bool], int] = {}
+        self._extent: Extent | None = None
         self._made: OrderedDict[Pair, Floats] = OrderedDict()
         self._strongest: tuple[tuple[int, bool, int], dict[Pair, float]] | None = None
 
@@ -56,15 +60,30 @@ class Held:
     @property
     def extent(self) -> Extent:
         """What there is to look at so far."""
-        layers: dict[int, list[int]] = {}
-        for layer, head in sorted(self.heads):
-            layers.setdefault(layer, []).append(head)
-        return Extent(dict(layers), len(self.queries), len(self.keys))
+        if self._extent is None:
+            layers: dict[int, list[int]] = {}
+            for layer, head in sorted(self.heads):
+                layers.setdefault(layer, []).append(head)
+            self._extent = Extent(dict(layers), len(self.queries), len(self.keys))
+        return self._extent
+
+    def names(self, side: str, *, ascii: bool) -> list[str]:
+        """The words of "queries" or "keys" as they may be shown."""
+        if (side, ascii) not in self._names:
+            tokens = self.queries if side == "queries" else self.keys
+            self._names[side, ascii] = [label(token.text.strip() or token.text, ascii=ascii) for token in tokens]
+        return self._names[side, ascii]
+
+    def widest(self, side: str, *, ascii: bool) -> int:
+        """Cells of the widest of these words."""
+        if (side, ascii) not in self._widest:
+            self._widest[side, ascii] = max(map(cells, self.names(side, ascii=ascii)), default=1)
+        return self._widest[side, ascii]
 
     def add(self, head: HeadRecord) -> None:
         """Take a head."""
         self.heads[head.layer, head.head] = head
-        self._strongest = None
+        self._strongest = self._extent = None
 
     def weights(self, place: Pair, rows: slice | None = None) -> Floats | None:
         """A head's weights, float32 [query, key], of these rows or all; None where they are not kept. Hidden pairs are

@@ -52,9 +52,9 @@ KEYS = (
     Key(("t",), "tour", "t", foot=True),
     Key(("question_mark", "f1"), "help", "?", foot=True),
     Key(("escape",), "back", "Esc"),
-    Key(("q", "ctrl+q", "ctrl+c"), "quit", "q", foot=True),
+    Key(("q", "ctrl+q"), "quit", "q", foot=True),
+    Key(("ctrl+c",), "interrupt", "Ctrl-C"),
 )
 """Every key there is, in the order in which help tells them."""
 ACTIONS = {name: key.does for key in KEYS for name in key.names}
 """What a key does, by its name."""
-PRESSED = {key.shown: key for key in KEYS}

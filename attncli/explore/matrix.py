@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from attncli.explore.held import Held, Pair
-from attncli.explore.painting import BLANK, accent, halves, levels, marked, over, palette_of, style, wholes
+from attncli.explore.painting import BLANK, accent, halves, levels, marked, over, palette_of, pooled, style, wholes
 from attncli.explore.pane import PairSpot, Pane, Spot, WordSpot, sized
 from attncli.explore.state import State
 from attncli.inputs.token import Token
 from attncli.render.headings import FAINT, remark
-from attncli.render.heatmap import pool
 from attncli.render.lines import Line, Piece
 from attncli.render.palette import normalise
 from attncli.render.phrases import say
@@ -24,6 +23,8 @@ from attncli.render.view import View
 NDArray = np.ndarray[Any, Any]
 NAME, SIDEWAYS = 12, 6
 """Cells of a word beside a map, and lines of one above it."""
+LETTERS = 3
+"""Lines from which on words are written downwards."""
 ROOMY, WRITTEN = 4, 0.095
 """Cells of a weight that is written as a number, and the least weight that is."""
 
@@ -91,8 +92,8 @@ def weights_of(state: State, held: Held, rows: slice) -> NDArray | None:
 def matrix(state: State, held: Held, view: View, width: int, height: int) -> Pane:
     """The map in this room, under its axes."""
     queries, keys = held.queries, held.keys
-    names = [label(token.text.strip() or token.text, ascii=view.ascii) for token in queries]
-    side = min(max((cells(name) for name in names), default=1), NAME, max(width // 4, 4)) + 1
+    names = held.names("queries", ascii=view.ascii)
+    side = min(held.widest("queries", ascii=view.ascii), NAME, max(width // 4, 4)) + 1
     above = _above(keys, width - side, height, view)
     cut_to = window(state, len(queries), len(keys), width - side, height - above, view)
     if cut_to.across < 2:
@@ -134,8 +135,8 @@ def _body(state: State, held: Held, view: View, shown: Window, *, signed: bool) 
     found = weights_of(state, held, slice(shown.rows.start, shown.rows.stop))
     if found is None:
         return None
-    found = found[:, shown.columns.start : shown.columns.stop].astype(np.float64)
-    painted = levels(fractions(pool(found, shown.block, "signed" if signed else "linear"), state, signed=signed))
+    found = found[:, shown.columns.start : shown.columns.stop]
+    painted = levels(fractions(pooled(found, shown.block, signed=signed), state, signed=signed))
     drawn = _marked(painted, state, view, shown, signed=signed)
     return _numbered(drawn, painted, found, state, view, shown) if shown.across >= ROOMY and not signed else drawn
 
@@ -200,7 +201,7 @@ def _above(keys: Sequence[Token], width: int, height: int, view: View) -> int:
 
 def _axis(state: State, keys: Sequence[Token], shown: Window, above: int, width: int, view: View) -> list[list[Piece]]:
     """The keys over their columns: words written downwards, or places with the chosen word among them."""
-    if shown.across < 2:
+    if shown.across < 2 or above < LETTERS:
         return [_places(state, keys, shown, width, view)]
     letters = [_letters(keys[at], above, view) for at in shown.columns]
     rows: list[list[Piece]] = []
@@ -222,15 +223,15 @@ def _letters(token: Token, above: int, view: View) -> list[str]:
 
 
 def _places(state: State, keys: Sequence[Token], shown: Window, width: int, view: View) -> list[Piece]:
-    """Every tenth cell's place, and the chosen word over its own cell."""
-    at = (state.key - shown.columns.start) // shown.block
+    """Every tenth or fifth cell's place, and the chosen word over its own cell."""
+    at = (state.key - shown.columns.start) // shown.block * shown.across
     name = cut(label(keys[state.key].text.strip() or "_", ascii=view.ascii), 14, ascii=view.ascii)
     arrow = "v" if view.ascii else "▾"
     start = max(min(at, width - cells(name) - 2), 0)
     mine = (f"{arrow} {name}", accent(view) or "bold")
     line = ""
-    for cell in range(0, -(-len(shown.columns) // shown.block), 10):
-        line = line.ljust(cell) + str(shown.columns.start + cell * shown.block) + " "
+    for cell in range(0, -(-len(shown.columns) // shown.block), 10 if shown.across == 1 else 5):
+        line = line.ljust(cell * shown.across) + str(shown.columns.start + cell * shown.block) + " "
     line = line.ljust(width)[:width]
     size = cells(mine[0])
     left, right = line[:start], line[start + size :]

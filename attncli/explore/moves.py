@@ -19,8 +19,10 @@ def _arrow(layers: int, heads: int) -> Move:
     def move(state: State, extent: Extent) -> State:
         if state.focus == "heads":
             return by_head(state, extent, layers, heads)
-        if state.sight in ("search", "effects", "links"):
+        if state.sight in ("search", "effects"):
             return replace(state, row=max(state.row + layers + heads, 0))
+        if state.sight == "links":
+            return by_word(state, extent, layers + heads)
         if state.sight == "why":
             if heads:
                 return replace(state, step=max(state.step + heads, 0), top=0)

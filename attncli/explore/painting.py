@@ -31,6 +31,24 @@ def marked(view: View) -> str:
     return "bold #ffffff on #c2185b" if view.light else "bold #1a0810 on #ff6ea8"
 
 
+def pooled(values: NDArray, block: int, *, signed: bool) -> NDArray:
+    """The largest value (signed: of largest magnitude) of every block × block cells, float64; NaN where all are
+    hidden."""
+    if block == 1:
+        return values.astype(np.float64)
+    high = _reduced(np.fmax, values, block)
+    if not signed:
+        return high
+    low = _reduced(np.fmin, values, block)
+    return np.where(np.abs(low) > np.abs(high), low, high)
+
+
+def _reduced(by: np.ufunc, values: NDArray, block: int) -> NDArray:
+    down, across = (np.arange(0, size, block) for size in values.shape)
+    found: NDArray = by.reduceat(by.reduceat(values, down, axis=0), across, axis=1).astype(np.float64)
+    return found
+
+
 def levels(fractions: NDArray) -> NDArray:
     """Fractions [0, 1] as levels 0 … SHADES − 1; NaN as BLANK."""
     found = np.nan_to_num(np.rint(fractions * (SHADES - 1)), nan=BLANK)

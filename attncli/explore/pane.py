@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from attncli.render.lines import Line, Lines, Piece, clipped, line_width
+from attncli.render.lines import Line, Lines, clipped, line_width
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ def nowhere(x: int, y: int) -> Spot | None:
 
 @dataclass(frozen=True)
 class Pane:
-    """Lines, and what lies at column x of line y."""
+    """Lines, and what lies at column x of line y. width: cells of every line, None where they differ."""
 
     rows: tuple[Line, ...] = ()
     spots: Spots = nowhere
+    width: int | None = None
 
     @classmethod
     def of(cls, block: Lines, spots: Spots = nowhere) -> Pane:
@@ -75,6 +76,11 @@ class Pane:
         return len(self.rows)
 
 
+def blank(width: int, height: int) -> Pane:
+    """Nothing, this large."""
+    return Pane((((" " * width, ""),),) * height, width=width)
+
+
 def stacked(panes: Sequence[Pane]) -> Pane:
     """One below the other."""
     starts: list[int] = []
@@ -82,6 +88,7 @@ def stacked(panes: Sequence[Pane]) -> Pane:
     for pane in panes:
         starts.append(len(rows))
         rows += pane.rows
+    widths = {pane.width for pane in panes if pane.height}
 
     def spots(x: int, y: int) -> Spot | None:
         for start, pane in zip(reversed(starts), reversed(panes), strict=True):
@@ -89,30 +96,35 @@ def stacked(panes: Sequence[Pane]) -> Pane:
                 return pane.spots(x, y - start) if y - start < pane.height else None
         return None
 
-    return Pane(tuple(rows), spots)
+    return Pane(tuple(rows), spots, widths.pop() if len(widths) == 1 else None)
 
 
 def sized(pane: Pane, width: int, height: int, *, ascii: bool = False) -> Pane:
     """Exactly as wide and high: cut, or filled with blanks."""
-    rows = [filled(row, width) for row in clipped(Lines(pane.rows[:height]), width, ascii=ascii).rows]
-    rows += [((" " * width, ""),)] * (height - len(rows))
-    return Pane(tuple(rows), pane.spots)
+    rows = list(pane.rows[:height])
+    if pane.width != width:  # to measure lines is what takes time
+        rows = [_fitted(row, width, ascii) for row in rows]
+    rows += blank(width, height - len(rows)).rows
+    return Pane(tuple(rows), pane.spots, width)
 
 
-def filled(row: Line, width: int) -> Line:
-    """A line with blanks up to this width."""
+def _fitted(row: Line, width: int, ascii: bool) -> Line:
     rest = width - line_width(row)
-    return (*row, (" " * rest, "")) if rest > 0 else row
+    if rest < 0:
+        return _fitted(clipped(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
+    return (*row, (" " * rest, "")) if rest else row
 
 
-def beside(left: Pane, right: Pane, width: int, gap: Piece) -> Pane:
-    """Two panes of like height side by side. width: of the left one. gap: what stands between them in each line."""
-    rows = tuple((*a, gap, *b) for a, b in zip(left.rows, right.rows, strict=True))
-    start = width + line_width((gap,))
+def beside(left: Pane, right: Pane, gap: str = "") -> Pane:
+    """Two panes of like height side by side, the left one of a known width. gap: blanks between."""
+    assert left.width is not None
+    between: Line = ((gap, ""),) if gap else ()
+    rows = tuple((*a, *between, *b) for a, b in zip(left.rows, right.rows, strict=True))
+    width, start = left.width, left.width + len(gap)
 
     def spots(x: int, y: int) -> Spot | None:
         if x < width:
             return left.spots(x, y)
         return right.spots(x - start, y) if x >= start else None
 
-    return Pane(rows, spots)
+    return Pane(rows, spots, None if right.width is None else start + right.width)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from attncli.analysis.documents.ablate import AblateDocument
+from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.records.run import RunRecord, run_record
 from attncli.errors import UnsupportedError
@@ -50,11 +51,23 @@ class Live:
         found = self.model.encode(text)
         return replace(self, text=text, tokens=found, typed=len(found))
 
+    def pieces(self, word: int) -> tuple[int, ...]:
+        """The tokens that a word is made of; a token itself where none are merged."""
+        if not self.words:
+            return (word,)
+        from attncli.analysis.words import merged_words
+
+        merged = merged_words(self.tokens, self.text)
+        first = int(merged.starts[word])
+        return tuple(range(first, first + int(merged.sizes[word])))
+
     def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
-        """One query's attention written out."""
+        """One query's attention written out; of a word, that of its first piece."""
         from attncli.analysis.derivation import derivation_document
 
-        return derivation_document(self.model, self.text, self.tokens, layer=layer, head=head, query=query)
+        return derivation_document(
+            self.model, self.text, self.tokens, layer=layer, head=head, query=self.pieces(query)[0]
+        )
 
     def effects(
         self, query: int, chosen: tuple[int, int] | None, link: tuple[int, int] | None, told: Told
@@ -72,11 +85,19 @@ class Live:
 
         spec = self.model.spec
         heads = everything(spec) if chosen is None else Chosen((chosen[0],), (chosen[1],))
-        cut = None if link is None else Link((link[0],), (link[1],))
+        cut = None if link is None else Link(self.pieces(link[0]), self.pieces(link[1]))
         removal = Removal(heads, link=cut, baseline="none" if chosen is None else "all")
-        asked = Asked(("vector",), (query,), len(self.tokens) - 1)
+        asked = Asked(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
         return ablate_document(self.model, self.text, self.tokens, removal, asked, memory=memory, told=told)
+
+    @property
+    def shorter(self) -> Live:
+        """The same without its last generated token; itself where none was generated."""
+        if len(self.tokens) <= self.typed:
+            return self
+        tokens = self.tokens[:-1]
+        return replace(self, tokens=tokens, text=self.text[: self.tokens[-1].start])
 
     def longer(self, told: Told) -> Live:
         """The same with the likeliest next token. Raises UnsupportedError for a model that predicts none."""
@@ -93,9 +114,10 @@ class Live:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A saved file. make: its record, anew each time, for its heads are gone through once."""
+    """A saved file. document: what it holds; make: its record, anew each time, for its heads are gone through once."""
 
     name: str
+    document: Document
     make: Callable[[], RunRecord]
 
     def record(self, told: Told) -> RunRecord:
@@ -111,4 +133,4 @@ def live(source: Source, what: str) -> Live:
     """The source with its model. Raises UnsupportedError for a file; what: what a file cannot do."""
     if isinstance(source, Live):
         return source
-    raise UnsupportedError(what)
+    raise UnsupportedError(what, expected="a text and a model", hint="attn explore TEXT --model NAME")

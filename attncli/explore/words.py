@@ -20,6 +20,9 @@ from attncli.render.screens.answer import EVEN, SECOND, not_learned, words
 from attncli.render.sentence import LEAST, MARKS, MARKS_ASCII, Word
 from attncli.render.view import View
 
+NEAR = 200
+"""Words before and behind the chosen one that the sentence has at most."""
+
 
 def shares(state: State, held: Held) -> list[float | None]:
     """What each word gets from the chosen one, or, turned, gives it, in the chosen head; 0 where it sees nothing."""
@@ -36,14 +39,15 @@ def sentence(state: State, held: Held, view: View, width: int, height: int) -> P
     other: Sequence[Token] = held.queries if state.turned else held.keys
     text = record.text if record.sides.same else None
     chosen = frozenset({state.word}) if record.sides.same else frozenset()
-    found = words(text, other, shares(state, held), chosen)
+    near = slice(max(state.word - NEAR, 0), state.word + NEAR)  # of a long text, no more than can be seen
+    found = words(text, other[near], shares(state, held)[near], chosen)
     end = state.query if state.turned else state.key
     rows: list[Line] = []
     places: list[list[tuple[int, int, int]]] = []
     row: list[Piece] = []
     spans: list[tuple[int, int, int]] = []
     used, mine = 0, 0
-    for at, word in enumerate(found):
+    for at, word in enumerate(found, near.start):
         pieces = _drawn(word, view, width, end=at == end)
         size = sum(cells(piece) for piece, _ in pieces)
         gap = 1 if row and word.apart else 0

@@ -12,12 +12,12 @@ def test_it_begins_with_the_grid_the_weights_the_sentence_and_the_keys() -> None
     assert any("humpty" in line for line in text[3:])
     assert "? help" in text[-1]
     assert "q quit" in text[-1]
-    assert app.held is not None
-    assert len(app.held.heads) == 8
+    assert app.walk.held is not None
+    assert len(app.walk.held.heads) == 8
 
 
 def test_arrows_move_the_head_and_after_tab_the_words() -> None:
     app, _ = pressed(SENTENCE, "home", "right", "right")
-    assert (app.state.layer, app.state.head) == (0, 2)
+    assert (app.walk.state.layer, app.walk.state.head) == (0, 2)
     app, _ = pressed(SENTENCE, "home", "tab", "up", "up", "up", "up", "left", "left", "left", "left", "down", "right")
-    assert (app.state.head, app.state.query, app.state.key) == (0, 1, 1)
+    assert (app.walk.state.head, app.walk.state.query, app.walk.state.key) == (0, 1, 1)

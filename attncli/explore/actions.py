@@ -1,0 +1,200 @@
+"""Actions: what keys do that is more than a move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from attncli.errors import AttnError
+from attncli.explore import runs, saving, weight
+from attncli.explore.frame import Notice
+from attncli.explore.moves import MOVES, PAGE
+from attncli.explore.search import link_name, pair_named
+from attncli.explore.source import live
+from attncli.explore.state import at_pair
+from attncli.explore.tour import STOPS, at_stop, begun
+from attncli.explore.walk import Question, Walk
+from attncli.explore.why import STEPS
+from attncli.explore.work import Work
+from attncli.inputs.text import SAMPLE
+from attncli.render.phrases import say
+
+INTERRUPT = 2
+"""The number of the signal that Ctrl-C stands for."""
+
+
+def enter(walk: Walk) -> None:
+    """On from here: the next stop of the tour, the next step, the chosen row, or the derivation."""
+    if walk.tour is not None:
+        tour(walk)
+    elif walk.state.sight in ("search", "effects"):
+        walk.state = walk.state.sees("matrix")
+    elif walk.state.sight == "why":
+        walk.state = replace(walk.state, step=(walk.state.step + 1) % len(STEPS), top=0)
+    else:
+        weight.why(walk)
+
+
+def back(walk: Walk) -> None:
+    """Stop what is going on; else leave the tour, or what is looked at."""
+    if walk.stop():
+        walk.notice = Notice(say(walk.view, "explore.stopped"))
+    elif walk.tour is not None:
+        walk.tour = None
+    elif walk.state.sight != "matrix":
+        walk.state = replace(walk.state.sees("matrix"), other=None)
+
+
+def difference(walk: Walk) -> None:
+    """Look at other heads less this one, or no longer."""
+    state = walk.state
+    if state.sight == "difference":
+        walk.state = replace(state.sees("matrix"), other=None)
+    else:
+        walk.state = replace(state.sees("difference"), other=(state.layer, state.head), focus="heads")
+
+
+def tour(walk: Walk) -> None:
+    """Begin the tour, or go on to its next stop."""
+    source = live(walk.source, say(walk.view, "explore.tour.saved"))
+    assert walk.held is not None
+    if walk.tour is None:
+        walk.state = walk.state.sees("matrix")
+
+        def begin() -> None:
+            assert walk.held is not None
+            walk.tour, walk.state = 0, at_stop(begun(walk.state, walk.held), 0)
+
+        if source.text != SAMPLE or source.words:
+            walk.run(replace(source.retold(SAMPLE), words=False), then=begin)
+        else:
+            begin()
+        return
+    walk.tour = walk.tour + 1 if walk.tour + 1 < len(STOPS) else None
+    if walk.tour is None:
+        walk.state = walk.state.sees("matrix")
+        return
+    walk.state = at_stop(walk.state, walk.tour)
+    if STOPS[walk.tour].sight == "effects":
+        weight.effect(walk)
+    else:
+        walk.follow()
+
+
+def search(walk: Walk) -> None:
+    """Ask which link to search for."""
+    assert walk.held is not None
+    walk.stage.ask("search", link_name(walk.state, walk.held, walk.view))
+
+
+def ask_text(walk: Walk) -> None:
+    """Ask for another text."""
+    source = live(walk.source, say(walk.view, "explore.type.saved"))
+    walk.stage.ask("type", source.text)
+
+
+def ask_file(walk: Walk) -> None:
+    """Ask for the name of a file."""
+    walk.written = None
+    walk.stage.ask("save", saving.offered(walk.state))
+
+
+def show_help(walk: Walk) -> None:
+    """Draw what the screen shows, and the keys, over it."""
+    walk.over, walk.state = "help", replace(walk.state, top=0)
+
+
+def _save(walk: Walk, path: Path) -> None:
+    source, state, effects = walk.source, walk.state, walk.effects
+
+    def job(work: Work) -> Callable[[], None]:
+        saving.save(path, source, state, effects, lang=walk.view.lang)
+        return walk.done(lambda: walk.tell(say(walk.view, "explore.saved", path.name)))
+
+    walk.begin("save", job)
+
+
+def answered(walk: Walk, question: Question, text: str) -> None:
+    """What was typed."""
+    assert walk.held is not None
+    walk.notice = Notice()
+    try:
+        match question:
+            case "type":
+                runs.retype(walk, text)
+            case "search":
+                query, key = pair_named(text, walk.held)
+                walk.state = replace(at_pair(walk.state, walk.held.extent, query, key), focus="words").sees("search")
+                walk.follow()
+            case "save":
+                _save(walk, saving.check(text, again=walk.written == text))
+    except AttnError as error:
+        walk.written = text
+        walk.notice = Notice(f"{error.what}; {error.expected}" if error.expected else error.what)
+        if question != "type":
+            walk.stage.ask(question, text)
+    walk.stage.draw()
+
+
+ACTIONS: Mapping[str, Callable[[Walk], None]] = {
+    "enter": enter,
+    "back": back,
+    "difference": difference,
+    "tour": tour,
+    "search": search,
+    "type": ask_text,
+    "save": ask_file,
+    "help": show_help,
+    "why": weight.why,
+    "effects": weight.effect,
+    "words": runs.words,
+    "models": runs.choose,
+    "next": runs.longer,
+    "previous": runs.shorter,
+}
+"""By the names that keys have for them."""
+
+
+def act(walk: Walk, action: str) -> None:
+    """Do what a key does, and draw. A key pressed while something is drawn over the screen is its first."""
+    walk.notice = Notice()
+    if action in ("quit", "interrupt"):
+        walk.stage.leave(INTERRUPT if action == "interrupt" else None)
+    elif walk.held is not None:
+        try:
+            if walk.over is None or _over(walk, action):
+                if action in ACTIONS:
+                    ACTIONS[action](walk)
+                elif action in MOVES:
+                    walk.state = MOVES[action](walk.state, walk.held.extent)
+                    walk.follow()
+        except AttnError as error:
+            walk.notice = Notice(error.what)
+        walk.stage.draw()
+
+
+def _over(walk: Walk, action: str) -> bool:
+    """A key where something is drawn over the screen; whether it is still to be done below."""
+    step = {"up": -1, "down": 1, "pageup": -PAGE, "pagedown": PAGE}.get(action)
+    over = walk.over
+    if step is not None and over == "help":
+        walk.state = replace(walk.state, top=max(walk.state.top + step, 0))
+    elif step is not None:
+        walk.state = replace(walk.state, row=min(max(walk.state.row + step, 0), max(len(walk.names) - 1, 0)))
+    else:
+        walk.over, walk.state = None, replace(walk.state, top=0)
+        if over == "models" and action == "enter" and walk.names:
+            runs.switch(walk, walk.names[walk.state.row])
+        return action not in ("help", "models", "back", "enter")
+    return False
+
+
+def row(walk: Walk, at: int) -> None:
+    """Choose a row of a list; in a list of models, take it."""
+    if walk.over == "models":
+        walk.state = replace(walk.state, row=at)
+        act(walk, "enter")
+    else:
+        walk.state = replace(walk.state, row=at, focus="words")
+        walk.follow()

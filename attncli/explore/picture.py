@@ -1,0 +1,93 @@
+"""The picture: of a walk, what its frame holds on the right, and what is drawn over it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attncli.explore.effects import effects, values
+from attncli.explore.frame import Drawn, Frame, Notice, framed
+from attncli.explore.held import Held
+from attncli.explore.help import help_page
+from attncli.explore.links import links
+from attncli.explore.models import model_list
+from attncli.explore.pane import Pane, blank
+from attncli.explore.search import link_name, search
+from attncli.explore.tour import STOPS
+from attncli.explore.walk import Walk
+from attncli.explore.why import STEPS, why
+from attncli.render.phrases import say
+from attncli.render.view import View
+
+
+def picture(walk: Walk, width: int, height: int) -> Pane:
+    """The screen of a walk, exactly this large; blank before the first run."""
+    held, view = walk.held, replace(walk.view, width=width, height=height)
+    if held is None:
+        return blank(width, height)
+    notice = walk.notice
+    if walk.work is not None:
+        notice = replace(notice, working=walk.work.name, share=walk.work.share)
+    title, drawn = _right(walk, held, view)
+    frame = Frame(
+        walk.state, held, view, notice, drawn, title,
+        values=values(walk.effects) if walk.state.sight == "effects" else None,
+        measure=_measure(walk, view),
+        whole=_over(walk, view),
+        told=_told(walk, view, notice),
+    )  # fmt: skip
+    return framed(frame, width, height)
+
+
+def _measure(walk: Walk, view: View) -> str:
+    if walk.state.sight == "effects" and walk.effects is not None and walk.effects.every is not None:
+        return say(view, "explore.measure.effects")
+    return ""
+
+
+def _told(walk: Walk, view: View, notice: Notice) -> str:
+    """The words of the tour's stop, in place of the answer."""
+    if walk.tour is None or notice.said:
+        return ""
+    stop = STOPS[walk.tour]
+    return f"{walk.tour + 1}/{len(STOPS)} · {say(view, f'explore.tour.{stop.name}')} {say(view, 'explore.tour.on')}"
+
+
+def _over(walk: Walk, view: View) -> Drawn | None:
+    match walk.over:
+        case "help":
+            return lambda width, height: help_page(walk.state, view, width, height)
+        case "models":
+            return lambda width, height: model_list(walk.state, walk.names, view, width, height)
+        case None:
+            return None
+
+
+def _right(walk: Walk, held: Held, view: View) -> tuple[str, Drawn | None]:
+    """The title and the drawing of what is looked at; None for the matrix, which the frame draws."""
+    state = walk.state
+    match state.sight:
+        case "matrix":
+            return "", None
+        case "difference":
+            other = say(view, "explore.head", *(state.other or (state.layer, state.head)))
+            return say(view, "explore.title.difference", other), None
+        case "links":
+            name = "explore.title.looked" if state.turned else "explore.title.links"
+            return say(view, name), lambda width, height: links(state, held, view, width, height)
+        case "search":
+            return (
+                say(view, "explore.title.search", link_name(state, held, view)),
+                lambda width, height: search(state, held, view, width, height),
+            )
+        case "effects":
+            return (
+                say(view, "explore.title.effects"),
+                lambda width, height: effects(state, held, walk.effects, view, width, height),
+            )
+        case "why":
+            step = min(state.step, len(STEPS) - 1)
+            name = say(view, f"explore.why.{STEPS[step]}.title")
+            return (
+                say(view, "explore.title.why", step + 1, len(STEPS), name),
+                lambda width, height: why(state, walk.derivation, view, width, height, told=walk.tour is None),
+            )

@@ -1,0 +1,54 @@
+"""Rankings: heads below each other by a number, with its bar; the chosen row stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attncli.explore.painting import marked
+from attncli.explore.pane import Pane, RowSpot, Spot, sized
+from attncli.render.bars import bar, barred
+from attncli.render.headings import FAINT
+from attncli.render.lines import Line
+from attncli.render.safe import cells, pad
+from attncli.render.view import View
+
+BAR = 28
+"""Cells of the longest bar."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One head of a ranking. share: of the bar, 0 to 1. said: its number as it is written. more: a remark behind."""
+
+    layer: int
+    head: int
+    share: float
+    said: str
+    more: str = ""
+
+
+def ranking(rows: Sequence[Ranked], chosen: int, heading: str, view: View, width: int, height: int) -> Pane:
+    """The rows in this room, those around the chosen one. heading: a line above."""
+    above = 1 if heading else 0
+    room = max(height - above, 1)
+    top = min(max(chosen - room // 2, 0), max(len(rows) - room, 0))
+    shown = rows[top : top + room]
+    name = max((len(f"L{row.layer} H{row.head}") for row in shown), default=0)
+    number = max((cells(row.said) for row in shown), default=0)
+    more = max((cells(row.more) for row in shown), default=0)
+    length = max(min(width - name - number - more - 6, BAR), 0)
+    lines: list[Line] = [((heading, FAINT),)] if heading else []
+    for at, row in enumerate(shown, top):
+        text = (f"L{row.layer} H{row.head}".ljust(name), pad(row.said, number, "right"))
+        drawn = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
+        if at == chosen:
+            lines.append(((f" {text[0]}  {text[1]} ", marked(view)), (" ", ""), *barred(drawn), (f" {row.more}", "")))
+        else:
+            lines.append(((f" {text[0]}  {text[1]}  ", ""), *barred(drawn), (f" {row.more}", FAINT)))
+
+    def spots(x: int, y: int) -> Spot | None:
+        row = y - above + top
+        return RowSpot(row) if y >= above and row < len(rows) else None
+
+    return sized(Pane(tuple(lines), spots), width, height, ascii=view.ascii)

@@ -1,0 +1,111 @@
+"""Saving what is seen: its document as JSON, its figure, or the page that opens at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attncli.analysis.documents.declaration import Document
+from attncli.analysis.documents.run import RunDocument
+from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.explore.effects import Effects
+from attncli.explore.source import Live, Saved, Source
+from attncli.explore.state import State
+
+SUFFIXES = (".json", ".svg", ".png", ".pdf", ".html")
+"""How files end that can be written."""
+
+
+def seen(source: Source, state: State, effects: Effects | None) -> Document:
+    """The document of what is looked at, as the commands make it."""
+    match source:
+        case Saved():
+            return source.document
+        case Live():
+            pass
+    model, text, tokens = source.model, source.text, source.tokens
+    match state.sight:
+        case "why":
+            return source.derivation(state.layer, state.head, state.query)
+        case "search":
+            from attncli.analysis.find import Sought, find_document
+            from attncli.analysis.words import merged_words
+
+            words = merged_words(tokens, text) if source.words else None
+            sought = Sought(state.query, state.key, source.layers, source.heads)
+            return find_document(model, text, tokens, sought, words=words)
+        case "effects" if effects is not None:
+            found = effects.every or effects.head or effects.cut
+            assert found is not None
+            return found
+        case "difference" if state.other is not None:
+            from attncli.analysis.compare import compare_document
+
+            names = tuple(f"layer {layer} head {head}" for layer, head in (state.other, (state.layer, state.head)))
+            other = _run(source, *state.other)
+            return compare_document(other, _run(source, state.layer, state.head), names=(names[0], names[1]), top=10)
+        case _ if state.focus == "heads" and state.sight == "matrix":
+            from attncli.analysis.heads import Compared, heads_document
+
+            wanted = Compared(layers=source.layers, heads=source.heads, words=source.words)
+            return heads_document(model, text, tokens, wanted)
+        case _:
+            return _run(source, state.layer, state.head)
+
+
+def _run(source: Live, layer: int, head: int) -> RunDocument:
+    from attncli.analysis.run import Wanted, run_document
+
+    wanted = Wanted([layer], [head], words=source.words)
+    return run_document(source.model, source.text, source.tokens, wanted)
+
+
+def check(name: str, *, again: bool) -> Path:
+    """The file to write. again: whether one that is there may be written over.
+
+    Raises UsageError for an unknown ending, InputError for a file that is there.
+    """
+    path = Path(name.strip()).expanduser()
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{name.strip()!r} ends in no known way", expected=", ".join(SUFFIXES))
+    if path.exists() and not again:
+        raise InputError(f"{path.name} is there already", expected="another name; Enter again writes over it")
+    return path
+
+
+def save(path: Path, source: Source, state: State, effects: Effects | None, *, lang: str) -> None:
+    """Write what is looked at. Raises UnsupportedError for what has no figure, AttnError for what cannot be written."""
+    from attncli.inputs.atomic import atomic_writer
+
+    match path.suffix.lower():
+        case ".html":
+            from attncli.render.page.contents import Page
+            from attncli.render.page.writer import page_bytes
+
+            record = source.record(lambda share: None)
+            start = {"view": "search"} if state.sight == "search" else {}
+            ends = {"from": f"#{state.query}", "to": f"#{state.key}"} if start else {"query": str(state.query)}
+            pieces = page_bytes(Page(record.text, [record], start={**start, **ends}, lang=lang))
+        case ".json":
+            from attncli.render.encoding import json_pieces
+
+            pieces = iter(json_pieces(seen(source, state, effects)))
+        case suffix:
+            from attncli.render.figures.files import style_of, written
+            from attncli.render.figures.of_document import figure
+
+            style = style_of("")  # of paper, as the commands draw it
+            scale = state.scale if state.scale in ("log", "row") else "linear"
+            document = seen(source, state, effects)
+            drawing = figure(document, scale=scale, theme=style.theme)
+            if drawing is None:
+                raise UnsupportedError(f"{document.schema} has no figure", expected="a file ending in .json or .html")
+            title = str(getattr(document, "text", ""))
+            pieces = iter([written(drawing.svg(mm=style.mm, title=title), suffix, style)])
+    with atomic_writer(path) as file:
+        for piece in pieces:
+            file.write(piece)
+
+
+def offered(state: State) -> str:
+    """The name of a file that suits what is looked at."""
+    return {"why": "derivation.json", "search": "links.svg"}.get(state.sight, f"{state.sight}.svg")

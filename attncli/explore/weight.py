@@ -1,0 +1,48 @@
+"""Of the chosen weight: its derivation, and what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from attncli.errors import AttnError
+from attncli.explore.effects import Effects
+from attncli.explore.source import live
+from attncli.explore.walk import Walk
+from attncli.explore.work import Work
+from attncli.render.phrases import say
+
+
+def why(walk: Walk) -> None:
+    """Derive the chosen weight."""
+    live(walk.source, say(walk.view, "explore.why.saved"))
+    walk.state = replace(walk.state.sees("why"), focus="words")
+    walk.follow()
+
+
+def effect(walk: Walk) -> None:
+    """Take the chosen head away and cut the chosen link; asked again, take every head away."""
+    source = live(walk.source, say(walk.view, "explore.effects.saved"))
+    state, before = walk.state, walk.effects
+    place = (state.layer, state.head)
+    asked = Effects(place, state.query, state.key)
+    again = state.sight == "effects" and before is not None and before.query == state.query
+    known = before.every if before is not None and before.query == state.query else None
+    walk.state = state.sees("effects")
+
+    def job(work: Work) -> Callable[[], None]:
+        head = source.effects(state.query, place, None, work.told)
+        try:
+            cut = source.effects(state.query, place, (state.query, state.key), work.told)
+        except AttnError:  # a link that the mask hides
+            cut = None
+        every = source.effects(state.query, None, None, work.told) if again else known
+        found = replace(asked, head=head, cut=cut, every=every)
+
+        def take() -> None:
+            walk.effects = found
+            walk.follow()
+
+        return walk.done(take)
+
+    walk.begin("effects", job)

@@ -1,0 +1,54 @@
+"""Why: the derivation of the chosen weight, one step at a time, each column with its sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attncli.analysis.documents.derivation import AttentionTopic, Scores, SoftmaxRow
+from attncli.explore.painting import accent
+from attncli.explore.pane import Pane, sized
+from attncli.explore.state import State
+from attncli.render.glyphs import spell
+from attncli.render.headings import FAINT, remark
+from attncli.render.lines import Line, Lines, line, stack
+from attncli.render.phrases import say
+from attncli.render.screens.derivation import Derivation
+from attncli.render.view import View
+
+STEPS = ("similarity", "scores", "softmax", "output", "matrices")
+"""The parts of a derivation that are gone through, one at a time."""
+
+
+def why(state: State, found: AttentionTopic | None, view: View, width: int, height: int, *, told: bool = True) -> Pane:
+    """The step in this room, from the line on that is its first; below it the chosen weight in one line. told: whether
+    it says in words what the step does."""
+    if found is None:
+        return sized(Pane.of(remark(say(view, "explore.why.waiting"), replace(view, width=width))), width, height)
+    close = replace(view, width=width, top=min(10, max(height - 8, 3)))
+    step = STEPS[min(state.step, len(STEPS) - 1)]
+    part = getattr(Derivation(found, close), step)()
+    words = remark(say(view, f"explore.why.{step}"), close, style="")
+    block = stack((words, line(""), part)) if told else part
+    sum_of = _in_a_line(found, state.key, close)
+    room = max(height - len(sum_of.rows) - 1, 1)
+    top = min(state.top, max(len(block.rows) - room, 0))
+    shown = block.rows[top : top + room]
+    left = len(block.rows) - top - len(shown)
+    more: Line = ((spell(say(view, "explore.why.left", left), ascii=view.ascii), FAINT),) if left else ()
+    rows = [*shown, *([()] * (room - len(shown))), more, *sum_of.rows]
+    return sized(Pane(tuple(rows)), width, height, ascii=view.ascii)
+
+
+def _in_a_line(found: AttentionTopic, key: int, view: View) -> Lines:
+    """The chosen weight from its score: exp(score − max) / sum."""
+    scores, softmax = (next(step for step in found.steps if isinstance(step, kind)) for kind in (Scores, SoftmaxRow))
+    assert isinstance(scores, Scores)
+    assert isinstance(softmax, SoftmaxRow)
+    score = scores.scores[key] if key < len(scores.scores) else None
+    if score is None or softmax.highest is None:
+        return remark(say(view, "explore.why.hidden"), view, style=accent(view))
+    weight = float(np.asarray(softmax.weights)[key])
+    told = f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace("− -", "+ ")
+    return remark(spell(told, ascii=view.ascii), view, style=accent(view) or "bold")

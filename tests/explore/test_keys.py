@@ -1,0 +1,246 @@
+"""The application under Textual's Pilot: what every key does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from walking import SENTENCE, decoder, pressed, shown
+
+from attncli.explore.grid import MEASURES
+from attncli.explore.keys import ACTIONS, KEYS
+from attncli.explore.state import SCALES, State
+from attncli.render.view import View
+
+START = State(layer=0, head=3, query=1, key=2)
+
+
+def walked(*keys: str, start: State = START) -> State:
+    return pressed(SENTENCE, *keys, start=start)[0].walk.state
+
+
+@pytest.mark.parametrize(
+    ("keys", "head"),
+    [
+        (("left",), 2), (("right",), 4), (("home",), 0), (("end",), 7), (("comma",), 2), (("full_stop",), 4),
+        (("left_square_bracket",), 3), (("right_square_bracket",), 3), (("up",), 3),
+        (("down", "pagedown", "pageup"), 3),
+        (("end", "right"), 7),
+    ],
+)  # fmt: skip
+def test_keys_of_the_grid(keys: tuple[str, ...], head: int) -> None:
+    found = walked(*keys)
+    assert (found.layer, found.head, found.query, found.key) == (0, head, 1, 2)
+
+
+def test_brackets_go_through_layers() -> None:
+    app, _ = pressed(decoder(), "right_square_bracket", start=State())
+    assert app.walk.state.layer == 1
+    app, _ = pressed(decoder(), "right_square_bracket", "right_square_bracket", "left_square_bracket", start=State())
+    assert app.walk.state.layer == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "pair"),
+    [
+        (("tab", "up"), (0, 2)), (("tab", "down"), (2, 2)), (("tab", "left"), (1, 1)), (("tab", "right"), (1, 3)),
+        (("tab", "home"), (1, 0)), (("tab", "end"), (1, 3)), (("tab", "pagedown"), (3, 2)), (("tab", "pageup"), (0, 2)),
+        (("b",), (0, 2)), (("f",), (2, 2)), (("r", "b"), (1, 1)), (("r", "f"), (1, 3)), (("tab", "tab", "b"), (0, 2)),
+        (("2", "tab", "down"), (2, 2)),
+    ],
+)  # fmt: skip
+def test_keys_of_the_words(keys: tuple[str, ...], pair: tuple[int, int]) -> None:
+    found = walked(*keys)
+    assert (found.query, found.key, found.head) == (*pair, 3)
+
+
+def test_keys_that_change_what_is_shown() -> None:
+    assert walked("2").sight == walked("l").sight == "links"
+    assert walked("2", "1").sight == walked("2", "escape").sight == "matrix"
+    assert walked("3").sight == walked("y").sight == walked("enter").sight == "why"
+    assert walked("r").turned
+    assert not walked("r", "r").turned
+    assert walked("z").near
+    assert [walked(*["c"] * times).scale for times in range(4)] == list(SCALES)
+    assert [walked(*["m"] * times).measure for times in (1, len(MEASURES))] == [MEASURES[1], "word"]
+
+
+def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
+    app, text = pressed(SENTENCE, "tab", "enter", start=START, size=(120, 40))
+    assert "step 1 of 5" in shown(text, "why")
+    found = app.walk.derivation
+    assert found is not None
+    assert (found.layer, found.head, found.query) == (0, 3, 1)
+    for line in (line for line in text if line[50:].strip()[:1].isdigit() and line.count(".") > 4):
+        *terms, total = (float(part) for part in line[50:].split() if "." in part)
+        assert sum(terms) == pytest.approx(total, abs=0.006)
+    steps = [pressed(SENTENCE, "enter", *["enter"] * times, start=START, size=(120, 40))[1] for times in range(5)]
+    for step, name in enumerate(("similarity", "scale and mask", "softmax", "weighted sum", "as matrices"), 1):
+        assert f"step {step} of 5: {name}" in shown(steps[step - 1], "why")
+    assert "1.0000" in "".join(steps[2]).replace("1.00 ", "1.0000")
+    assert walked("enter", "right", "right").step == 2
+    assert walked("enter", "right", "left").step == 0
+    assert walked("enter", "end", "down", "home", "up").top == 0
+
+
+def test_search_ranks_the_heads_and_walks_through_them() -> None:
+    app, text = pressed(SENTENCE, "slash", "enter", start=START)
+    held = app.walk.held
+    assert held is not None
+    best = max(held.heads, key=lambda place: held.weight(place, 1, 2) or 0.0)
+    assert (app.walk.state.layer, app.walk.state.head) == best
+    assert "dumpty → sat" in shown(text, "heads that send")
+    assert walked("4", "enter", "down").head != app.walk.state.head
+    assert walked("slash", "enter", "down", "enter").sight == "matrix"
+    assert walked("slash", "escape").sight == "matrix"
+    typed = walked("slash", *["backspace"] * 20, "=on humpty", "enter")
+    assert (typed.query, typed.key, typed.sight) == (3, 0, "search")
+    app, text = pressed(SENTENCE, "slash", "=x", "enter", start=START)
+    assert "no token" in shown(text, "no token")
+    assert app.question is not None
+
+
+def test_difference_subtracts_the_marked_head() -> None:
+    app, text = pressed(SENTENCE, "d", "right", start=START)
+    assert app.walk.state.other == (0, 3)
+    assert "less layer 0 head 3 (A)" in shown(text, "less")
+    assert walked("d", "right", "d") == replace(START, head=4)
+    assert walked("5", "escape").other is None
+
+
+def test_effects_of_the_head_the_link_and_then_every_head() -> None:
+    app, text = pressed(decoder(), "e", start=State(layer=1, head=1, query=3, key=1))
+    found = app.walk.effects
+    assert found is not None
+    assert found.head is not None
+    assert found.cut is not None
+    assert found.every is None
+    assert "Without layer 1 head 1" in shown(text, "Without")
+    app, text = pressed(decoder(), "e", "6", "tab", "down", start=State(layer=1, head=1, query=3, key=1))
+    found = app.walk.effects
+    assert found is not None
+    assert found.every is not None
+    assert len(found.every.effects) == len(app.walk.held.heads if app.walk.held else ())
+    second = found.every.effects[1]
+    assert (app.walk.state.layer, app.walk.state.head) == (second.layer, second.head)
+    assert "change when taken away" in shown(text, "change when")
+
+
+def test_another_text_runs_while_it_is_typed_and_when_it_is_entered() -> None:
+    app, text = pressed(SENTENCE, "i", "= in May", "enter", start=START)
+    assert getattr(app.walk.source, "text", "") == "humpty dumpty sat on in May"
+    assert "6 tokens" in text[0]
+    app, text = pressed(SENTENCE, "i", "= up", "wait", start=START)
+    assert "5 tokens" in text[0]
+    assert app.question is not None
+    app, text = pressed(SENTENCE, "i", *["backspace"] * 30, "enter", start=START)
+    assert "no tokens" in shown(text, "no tokens")
+
+
+def test_another_model() -> None:
+    app, text = pressed(SENTENCE, "o", "down", "enter", start=START)
+    assert len(app.walk.held.heads if app.walk.held else ()) == 3
+    app, text = pressed(SENTENCE, "o", start=START)
+    assert shown(text, "three heads")
+    assert walked("o", "down", "escape").head == 3
+
+
+def test_tokens_are_generated_one_by_one_and_taken_away_again() -> None:
+    app, text = pressed(decoder(), "n", "n", "p", start=State())
+    source = app.walk.source
+    assert len(app.walk.held.queries if app.walk.held else ()) == getattr(source, "typed", 0) + 1
+    assert app.walk.state.query == getattr(source, "typed", 0)
+    app, text = pressed(decoder(), "p", start=State())
+    assert "nothing was generated" in shown(text, "nothing")
+    app, text = pressed(SENTENCE, "n", start=START)
+    assert "does not continue texts" in shown(text, "continue")
+
+
+def test_pieces_become_words() -> None:
+    app, _ = pressed(decoder(), "w", start=State())
+    assert getattr(app.walk.source, "words", False)
+    app, _ = pressed(decoder(), "w", "w", start=State())
+    assert not getattr(app.walk.source, "words", True)
+
+
+def test_saving_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    clear = ["backspace"] * 20
+    for name, keys in {
+        "heads.json": (), "run.json": ("tab",), "why.json": ("enter",), "find.json": ("slash", "enter"),
+        "compare.json": ("d", "right"), "effects.json": ("e",), "map.svg": (), "page.html": (), "links.png": ("2",),
+    }.items():  # fmt: skip
+        _, text = pressed(SENTENCE, *keys, "s", *clear, f"={name}", "enter", start=START)
+        assert f"saved: {name}" in shown(text, "saved"), name
+        assert (tmp_path / name).stat().st_size > 200
+    schemas = {path.name: path.read_text()[:40] for path in tmp_path.glob("*.json")}
+    for name in ("heads", "run", "find", "compare"):
+        assert f"attn.{name}/1" in schemas[f"{name}.json"]
+    assert "attn.explain/1" in schemas["why.json"]
+    assert "attn.ablate/1" in schemas["effects.json"]
+    before = (tmp_path / "map.svg").read_bytes()
+    app, text = pressed(SENTENCE, "right", "s", *clear, "=map.svg", "enter", start=START)
+    assert "there already" in shown(text, "already")
+    assert (tmp_path / "map.svg").read_bytes() == before
+    _, text = pressed(SENTENCE, "right", "tab", "s", *clear, "=map.svg", "enter", "enter", start=START)
+    assert "saved: map.svg" in shown(text, "saved")
+    assert (tmp_path / "map.svg").read_bytes() != before
+    _, text = pressed(SENTENCE, "s", *clear, "=map.doc", "enter", start=START)
+    assert ".json, .svg" in shown(text, "map.doc")
+
+
+def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
+    for keys, title in {
+        (): "One head's weights",
+        ("2",): "Links",
+        ("enter",): "Why the weight",
+        ("d",): "Two heads",
+    }.items():
+        _, text = pressed(SENTENCE, *keys, "question_mark", start=START, size=(120, 44))
+        assert title in shown(text, title)
+    for key in KEYS[8:]:
+        assert any(f" {key.shown} " in line for line in text), key
+    _, text = pressed(SENTENCE, "f1", "down", "down", start=START)
+    assert "Each row is" not in "".join(text)
+    assert walked("question_mark", "question_mark", "right").head == 4
+    assert walked("question_mark", "right").head == 4
+    assert walked("question_mark", "escape") == START
+
+
+def test_the_tour_goes_along_the_five_steps_of_the_sample() -> None:
+    app, text = pressed(SENTENCE, "t", start=START)
+    assert "cross the street" in "".join(text)
+    assert shown(text, "1/8")
+    seen = []
+    for stops in range(1, 9):
+        app, text = pressed(SENTENCE, "t", *["enter"] * stops, start=START)
+        seen.append((app.walk.state.sight, app.walk.state.step))
+    steps = [("why", step) for step in range(4)]
+    assert seen == [*steps, ("search", 0), ("effects", 0), ("matrix", 0), ("matrix", 0)]
+    app, text = pressed(SENTENCE, "t", "t", "escape", start=START)
+    assert app.walk.tour is None
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+def test_quitting(key: str) -> None:
+    app, _ = pressed(SENTENCE, key)
+    assert app.stopped is None
+
+
+def test_ctrl_c_is_an_interrupt() -> None:
+    assert pressed(SENTENCE, "ctrl+c")[0].stopped == 2
+
+
+def test_every_key_has_an_action_and_words() -> None:
+    from attncli.explore.actions import ACTIONS as DONE
+    from attncli.explore.moves import MOVES
+    from attncli.render.phrases import say
+
+    assert {key.does for key in KEYS} == {*DONE, *MOVES, "quit", "interrupt"}
+    assert len(ACTIONS) == sum(len(key.names) for key in KEYS)
+    for key in KEYS:
+        for lang in ("en", "zh"):
+            name = f"explore.foot.{key.does}" if key.foot else f"explore.key.{key.does}"
+            if key.does not in MOVES or key.does in ("focus", "turn"):
+                assert say(View(lang=lang), name)
