@@ -180,7 +180,7 @@ def test_saving_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "attn.explain/1" in schemas["why.json"]
     assert "attn.ablate/1" in schemas["effects.json"]
     before = (tmp_path / "map.svg").read_bytes()
-    app, text = pressed(SENTENCE, "right", "s", *clear, "=map.svg", "enter", start=START)
+    _, text = pressed(SENTENCE, "right", "s", *clear, "=map.svg", "enter", start=START)
     assert "there already" in shown(text, "already")
     assert (tmp_path / "map.svg").read_bytes() == before
     _, text = pressed(SENTENCE, "right", "tab", "s", *clear, "=map.svg", "enter", "enter", start=START)
