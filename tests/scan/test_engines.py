@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import random
 import signal
@@ -14,22 +13,16 @@ from subprocess import DEVNULL
 import numpy as np
 import pytest
 from processes import finish, start
+from scanning import planned
 
 import attncli
 from attncli.errors import InputError, UsageError
-from attncli.scan import making, plan
 from attncli.scan.engines.here import Here
 from attncli.scan.running import Part, parse_part, run
 from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
 from attncli.scan.totals import total
 
 SHARDS = 10
-
-
-def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
-    asked = making.Wanted((str(corpus),), ("entropy", "sink"), shard=6, top=3, **wanted)
-    loaded = attncli.load(str(model), backend="torch")
-    return plan.write(making.make(asked, loaded, str(model), folder, stdin=io.BytesIO()), folder)
 
 
 @pytest.fixture(scope="module")

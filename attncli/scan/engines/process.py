@@ -21,7 +21,7 @@ STOP = "stop"
 def main(arguments: list[str]) -> int:
     """Compute the shards that the pipe names until it says stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told, and ends this process
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    use_one_thread()
     folder, model, part = arguments
     asked: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin, asked), daemon=True).start()
@@ -40,6 +40,12 @@ def main(arguments: list[str]) -> int:
         except Exception as error:
             _say(answers, {"shard": shard, "failed": told(error)})
     return 0
+
+
+def use_one_thread() -> None:
+    """Have the libraries that are yet to be imported compute with one thread; those of Rust likewise."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def ready(folder: str, model: str, part: str) -> Any:

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
 from attncli.scan.engines.engine import TRIES, Ended, Job
-from attncli.scan.engines.process import ready, told
+from attncli.scan.engines.process import ready, told, use_one_thread
 
 LOCAL = "local"
+STORE = 80 * 2**20
+"""Bytes of the object store of a cluster that is started here: only numbers of shards go through it."""
 
 
 class Actor:
     """Computes shards inside a Ray worker process."""
 
     def __init__(self, folder: str, model: str, part: str) -> None:
+        use_one_thread()
         self._asked = (folder, model, part)
         self._worker: Any = None
 
@@ -33,6 +38,15 @@ class Actor:
         except Exception as error:
             return number, told(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A shard that an actor computes. served: how many it has computed before."""
+
+    actor: Any
+    shard: int
+    served: int
 
 
 class RayCluster:
@@ -58,6 +72,7 @@ class RayCluster:
                 logging_level="error",
                 configure_logging=False,
                 include_dashboard=False if self.address == LOCAL else None,
+                object_store_memory=STORE if self.address == LOCAL else None,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise AttnError(
@@ -74,24 +89,36 @@ class RayCluster:
         remote = ray.remote(max_restarts=TRIES, max_task_retries=TRIES, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
-        actors = [remote.remote(str(job.folder), job.model, job.part) for _ in range(count)]
+        model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
+        asked = (str(job.folder.absolute()), model, job.part)  # other processes have other working folders
         waiting = list(shards)[::-1]
-        running: dict[Any, tuple[Any, int]] = {}
-        for actor in actors:
-            if waiting:
-                shard = waiting.pop()
-                running[actor.shard.remote(shard)] = (actor, shard)
+        running: dict[Any, _Given] = {}
+
+        def give(actor: Any, served: int) -> None:
+            shard = waiting.pop()
+            running[actor.shard.remote(shard)] = _Given(actor, shard, served)
+
+        for _ in range(count):
+            give(remote.remote(*asked), 0)
+        again: set[int] = set()
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
-            actor, shard = running.pop(done[0])
+            given = running.pop(done[0])
+            actor, served = given.actor, given.served + 1
             try:
                 ended = Ended(*ray.get(done[0]))
             except ray.exceptions.RayError as error:
-                ended = Ended(shard, f"its worker died {TRIES} times ({type(error).__name__})")
-                actor = remote.remote(str(job.folder), job.model, job.part)
+                actor, served = remote.remote(*asked), 0
+                if given.served and given.shard not in again:  # its restarts may have gone to other shards
+                    again.add(given.shard)
+                    waiting.append(given.shard)
+                    give(actor, served)
+                    continue
+                ended = Ended(given.shard, f"its worker died again and again ({type(error).__name__})")
             if job.progress is not None:
                 job.progress(ended.texts)
             yield ended
             if waiting:
-                shard = waiting.pop()
-                running[actor.shard.remote(shard)] = (actor, shard)
+                give(actor, served)
+            else:  # its processor may be what an actor of a lost node waits for
+                ray.kill(actor)
