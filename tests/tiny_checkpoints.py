@@ -8,15 +8,14 @@ uniform and a model without its soft cap passes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from tiny_sizes import BARE, BART, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, T5, rope
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no head)."""
 
     model_type: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.documents.declaration import Numbers
 from attncli.arrays.backend import numpy_backend
@@ -20,9 +20,7 @@ def embedded(model: Model, tokens: Sequence[Token]) -> tuple[Numbers, Numbers] |
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None
-    bare = dataclasses.replace(
-        model.store, spec=dataclasses.replace(model.spec, embedding=dataclasses.replace(embedding, positions=None))
-    )
+    bare = replace(model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None)))
     exact = numpy_backend("float64")
     found, held = (np.asarray(exact.numpy(store.embed(exact, tokens))) for store in (bare, model.store))
     return found, held - found

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Alignment:
+
+class Alignment(Struct, frozen=True):
     """Positions that correspond: a[k] with b[k], a rising, b too unless the texts hold the same tokens in another
     order.
 

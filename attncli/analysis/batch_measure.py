@@ -7,10 +7,10 @@ are computed from the rows, as everywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.linear_forms import Coefficients, FormRows, Summed, coefficients
 from attncli.analysis.measure import known, uniform_rows
@@ -24,8 +24,7 @@ LARGEST = 1 << 24
 """Coefficients of one length that are held; longer texts go by rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
+class Sums(Struct, frozen=True, eq=False):
     """What a layer's heads add up to, text by text.
 
     value, norm: float64 [text, head, metric]; a metric is value / norm, NaN where norm is 0. rows: query rows used,

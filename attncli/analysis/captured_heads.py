@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.measure import Measured, Tally
 from attncli.analysis.metrics import METRICS

@@ -8,9 +8,9 @@ multiplied out: norms and eigenvalues come from matrices of the head's width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.visible_keys import Floats
 from attncli.mechanism.random_streams import normal
@@ -18,8 +18,7 @@ from attncli.mechanism.random_streams import normal
 DRAWS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
+class Head(Struct, frozen=True, eq=False):
     """The weights of one head, applied to row vectors: q = x·w_q.
 
     w_q, w_k: [width, dim]. w_v: [width, v_dim]. w_o: [v_dim, width]. scale: of the scores.

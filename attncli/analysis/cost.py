@@ -8,7 +8,9 @@ of a variant's own count, the projections are told apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.document import model_part, position_name
@@ -30,8 +32,7 @@ POINTS = 13
 """Lengths at which the growth is computed."""
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """What the costs are computed for. rows: query rows at a time when streaming; window: keys of a
     decoder's window; chunk, rounds: of hash attention. masks: further variants."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace as changed
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.document import attention_part, empty_rows, model_part, shape_rows, token_rows
@@ -38,8 +38,7 @@ SHIFTED = (
 )
 
 
-@dataclass(frozen=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """The texts of a cross-attention with their tokens. values: None where they are the keys' own."""
 
     query: str
@@ -144,7 +143,7 @@ def cross_document(
         value_text=texts.value,
         queries=token_rows(texts.queries),
         keys=token_rows(texts.keys),
-        model=changed(model_part(shown), layers=_depth(model)),
+        model=replace(model_part(shown), layers=_depth(model)),
         attention=attention_part(shown, computing),
         shapes=shapes,
         layers=parts,
@@ -168,7 +167,7 @@ def _layer(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> CrossLa
 def _shapes(rows: list[ShapeRow], keys: int, width: int) -> list[ShapeRow]:
     """The shape trace with the second text as Y, which keys and values come from."""
     other = {"k": "K = Y·W_K", "v": "V = Y·W_V"}
-    told = [changed(row, formula=other.get(row.step, row.formula)) for row in rows]
+    told = [replace(row, formula=other.get(row.step, row.formula)) for row in rows]
     memory = ShapeRow(step="memory", axes=["key", "width"], shape=[keys, width], formula="Y")
     return [*told[:1], memory, *told[1:]]
 

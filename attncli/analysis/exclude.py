@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.visible_keys import Bools, Ints
 from attncli.errors import UsageError
@@ -24,8 +24,7 @@ KINDS = {
 """What can be left out, and what each name means."""
 
 
-@dataclass(frozen=True, eq=False)
-class Exclusion:
+class Exclusion(Struct, frozen=True, eq=False):
     """Pairs left out of one text's attention.
 
     names: out of `KINDS`, in their order. keys: booleans [key], keys left out for every query.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from attncli.analysis.document import header, notes, overflow
 from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-@dataclass(frozen=True)
-class Sought:
+class Sought(Struct, frozen=True):
     """What to look for: the weight from the query `start` to the key `end`, in these layers and heads (None: all)."""
 
     start: int
@@ -36,8 +35,7 @@ class Sought:
     heads: Sequence[int] | None = None
 
 
-@dataclass(frozen=True)
-class Cutting:
+class Cutting(Struct, frozen=True):
     """That the effect of cutting the link is wanted. memory: bytes there may be. told: the share done."""
 
     memory: int
@@ -157,7 +155,7 @@ def _with_effects(
         memory=cutting.memory, told=cutting.told,
     )  # fmt: skip
     turned = {(one.place.layer, one.place.head): _defined(one.readings["cosine"]) for one in removed.effects}
-    with_effect = [structs.replace(one, effect=turned.get((one.layer, one.head))) for one in found]
+    with_effect = [replace(one, effect=turned.get((one.layer, one.head))) for one in found]
     return with_effect, _defined(removed.together["cosine"])
 
 

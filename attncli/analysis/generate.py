@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
@@ -22,8 +21,7 @@ from attncli.models.model import Model
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-@dataclass(frozen=True)
-class Continuing:
+class Continuing(Struct, frozen=True):
     """How a text is continued.
 
     count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-@dataclass(frozen=True)
-class HeadShares:
+class HeadShares(Struct, frozen=True):
     """shares: each head's output times its rows of W_O, [head, width]. bias: b_O, [width], None without one."""
 
     shares: Floats

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace as changed
 
 from attncli.analysis.across_heads import Across
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """What of a comparison goes into its document.
 
     layers, heads: which, None for all. metrics: names. maps: whether the weights themselves are held.

@@ -8,9 +8,9 @@ is near, label nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.documents.heads import LabelScore
 from attncli.analysis.measure import Measured
@@ -23,8 +23,7 @@ LEAST_ROWS = 4
 BROAD = 0.9
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(Struct, frozen=True):
     """A kind of head. score: which number decides: a metric's name, or a score of random repeats. threshold: its least
     value."""
 
@@ -68,8 +67,7 @@ NEEDED = ("previous", "next", "self", "sink", "special", "punctuation", "normali
 """The metrics that labels are made from."""
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(Struct, frozen=True):
     """A label that a head has earned. detail: such as the offset of a positional head, else ""."""
 
     name: str
@@ -78,8 +76,7 @@ class Labelled:
     detail: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Decision:
+class Decision(Struct, frozen=True, eq=False):
     """Whether heads earn a label. score: float64 [...], NaN where not known. earned: booleans [...]. offset: which of
     `OFFSETS` a positional head has, integers [...]; None for the other labels."""
 

@@ -8,10 +8,10 @@ with symbols, and what the formula makes of them is a `LinearForm`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.metrics import Metric
 from attncli.analysis.row_facts import About
@@ -144,8 +144,7 @@ class FormRows:
         return self._of(found)
 
 
-@dataclass(frozen=True, eq=False)
-class Summed:
+class Summed(Struct, frozen=True, eq=False):
     """A form added up over the rows that a metric uses: constant + Σ_ij keys_ij A_ij + Σ_f,i facts_f,i f_i."""
 
     constant: float
@@ -153,8 +152,7 @@ class Summed:
     facts: Mapping[str, Floats]
 
 
-@dataclass(frozen=True, eq=False)
-class Coefficients:
+class Coefficients(Struct, frozen=True, eq=False):
     """A metric as a quotient: value / norm. norm: None for the number of rows. rows: how many rows it uses."""
 
     value: Summed

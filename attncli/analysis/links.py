@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import LeftOutKind, LinkRow, TopLink

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli import __version__
@@ -28,8 +28,7 @@ BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
 T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}
 
 
-@dataclass(frozen=True, eq=False)
-class Bias:
+class Bias(Struct, frozen=True, eq=False):
     """A score bias by distance. values: of j − i for j − i = −reach … reach, [2·reach + 1].
 
     name: as `--bias` spells it. slope: ALiBi's m of this head, None for others. buckets: whether

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.metrics import DEFAULT, METRICS, OFFSETS, Metric
 from attncli.analysis.pairs import Pairs
@@ -20,8 +20,7 @@ BLOCK = 1 << 20
 """How many weights a dense matrix is cut into at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(Struct, frozen=True, eq=False):
     """A metric of each head. value: float64 [...], NaN where no row could be used. rows: how many were used.
 
     baseline: the metric of uniform attention over the same visible keys and the same rows.

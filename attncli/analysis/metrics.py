@@ -9,10 +9,10 @@ query rows are left out; every number goes with the rows it was taken over.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.row_facts import Rows
 from attncli.analysis.visible_keys import Bools, Floats
@@ -23,8 +23,7 @@ BAND = 2
 """How far from the query `band` reaches on either side."""
 
 
-@dataclass(frozen=True, eq=False)
-class PerRow:
+class PerRow(Struct, frozen=True, eq=False):
     """A metric on a block of rows: the mean is Σ value / Σ weight over the rows used.
 
     value, weight: [head, row]; weight is 1 for a mean over rows. used: [head or 1, row].
@@ -35,8 +34,7 @@ class PerRow:
     weight: Floats | None = None
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A number per head. Calling it measures weights [..., query, key] and returns float64 [...].
 
     formula: how it is computed. low, high: its range; None where it has no bound of its own.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from attncli import __version__
 from attncli.analysis.documents.model import AttentionRow, EstimatePart, LayerGroup, ModelDocument, ModelSide
@@ -190,8 +189,8 @@ def _part(value: object, kinds: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """A part of a Spec as its kind and its fields, by name."""
-    if is_dataclass(value):
-        held = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Struct):
+        held = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         return held if "kind" in held else {"kind": type(value).__name__.lower(), **held}
     return list(value) if isinstance(value, tuple) else value
 

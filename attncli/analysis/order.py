@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.document import Heading, attention_part, header, token_rows
 from attncli.analysis.documents.explain import OrderRow, OrderTopic

@@ -7,10 +7,10 @@ token earlier can only be doing induction. Source: Olsson et al., In-context lea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.inputs.token import Token
 from attncli.mechanism.random_streams import integers

@@ -7,19 +7,18 @@ is the same formula on `uniform.UniformRows`. Answers are float64 [head, row].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 
 
-@dataclass(frozen=True, eq=False)
-class About:
+class About(Struct, frozen=True, eq=False):
     """What is known of the tokens behind the keys.
 
     pairs: which earlier keys carry the query's own token, None where tokens are not known.

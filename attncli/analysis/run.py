@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, shape_rows
 from attncli.analysis.documents.declaration import Numbers
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from attncli.analysis.records.recording import Recording  # only a page needs it
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What of a run goes into its document.
 
     layers, heads: which, None for all. query: only this query's rows, None for all.
@@ -51,8 +50,7 @@ class Wanted:
     span: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """What a run will take, estimated before it starts. numbers: how many there are in the document."""
 
     estimate: Estimate
@@ -125,8 +123,7 @@ def _squares(attention: Attention) -> int:
     return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 
 
-@dataclass(frozen=True)
-class Batched:
+class Batched(Struct, frozen=True):
     """One text's part of a padded batch: its traces without padding, the shapes of the whole batch, and what computed
     it."""
 
@@ -243,4 +240,4 @@ def _embedded(model: Model, tokens: Sequence[Token], part: RunLayer) -> RunLayer
     both = None if part.stages is UNSET else embedded(model, tokens)
     if both is None or part.stages is UNSET:
         return part
-    return structs.replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})
+    return replace(part, stages={"embedding": both[0], "position": both[1], **part.stages})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.errors import InputError, LimitError
@@ -68,8 +68,7 @@ def distances(weights: Any, visible: Bools | None = None) -> Floats:
     return table
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """A step of the tree: the clusters a and b (numbers below the head count are heads, then merges in order) join at
     `height`."""
 

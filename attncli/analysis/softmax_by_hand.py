@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from attncli import __version__
 from attncli.analysis.documents.explain import SoftmaxTopic
@@ -19,8 +19,7 @@ from attncli.errors import InputError, UsageError
 from attncli.mechanism.attention import attention
 
 
-@dataclass(frozen=True)
-class Softmax:
+class Softmax(Struct, frozen=True):
     """One row of softmax with every step, as Python floats.
 
     scores: what enters, None where hidden. highest: the largest visible score, None if nothing

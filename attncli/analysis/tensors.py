@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.captured_heads import Counted, of_entry, of_place
@@ -33,20 +33,18 @@ ROLES = ("q", "k", "v")
 OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to attend: the options of `attncli.attention`, and a mask by position."""
 
     scale: float | None = None
     softcap: float | None = None
-    mask: Mask = Everywhere()  # noqa: RUF009 - frozen and without state
+    mask: Mask = Everywhere()
     offset: int = 0
     key_lengths: Sequence[int] | None = None
     softmax_dtype: str | None = None
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """Arrays ready to attend: q [..., head, query, dim], k and v [..., kv, key, dim], and the rule between them.
 
     stored: the weights [..., head, query, key] that stand beside them in the file, None without any.

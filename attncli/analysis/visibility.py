@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.documents.mask import KeysPerQuery, MaskPart, MaskWords, ShareMap
 from attncli.arrays.backend import numpy_backend
@@ -29,8 +29,7 @@ HASHED_WIDTH = 64
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(Struct, frozen=True):
     """The keys that every query sees, [query], how many queries see each key, [key], and a map [row, column] of pairs
     per cell."""
 

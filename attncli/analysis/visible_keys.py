@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.mechanism.mask import Mask
 
@@ -14,8 +14,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
-@dataclass(frozen=True, eq=False)
-class Sight:
+class Sight(Struct, frozen=True, eq=False):
     """Visibility of a block of query rows.
 
     count, first, last: integers [head or 1, row]: how many keys a row sees, the first and the

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from attncli import __version__
 from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.analysis.visible_keys import Bools, Floats, Ints
 from attncli.inputs.token import Token
@@ -21,8 +22,7 @@ UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI SYLLABLE")
 """Scripts that write no spaces: their tokens stay apart, as nothing on the page says where words end."""
 
 
-@dataclass(frozen=True, eq=False)
-class Words:
+class Words(Struct, frozen=True, eq=False):
     """Which runs of tokens are one word. words: as tokens, with indices of their own. starts: the first token of
     each."""
 

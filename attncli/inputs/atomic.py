@@ -7,9 +7,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from attncli.errors import AttnError, VerdictError
 
@@ -19,8 +20,7 @@ STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 LONGEST_ENDING = 12
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A file that is written, and not yet in its place. beside: the temporary file; target: its place."""
 
     beside: Path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+
+from msgspec import Struct
 
 
 class Parts(Enum):
@@ -16,8 +17,7 @@ class Parts(Enum):
     TOKENIZER = auto()
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(Struct, frozen=True):
     """What is wanted of a model, and who is asked and told on the way.
 
     note: told what is being fetched; None for silence, of progress bars too. accept: handed the folder once its

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from attncli.errors import AttnError, InputError
 from attncli.inputs.fetching import WHOLE, Fetch, Parts
@@ -14,8 +15,7 @@ from attncli.inputs.hub_cache import DESCRIPTION, TOKENIZER, HubId, cache_folder
 from attncli.inputs.shards import TensorInfo
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """Where a model is. name: as asked. revision: the commit, None for a folder. source: how it was found.
 
     tensors: where they would lie, for weights that were not wanted and are not there; None for weights that are.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from attncli.errors import AttnError
 from attncli.inputs.shards import INDEX, SINGLE, shard_names
@@ -28,8 +29,7 @@ DESCRIPTION = ("config.json", TOKENIZER)
 """The files that say what a model is and how it cuts texts."""
 
 
-@dataclass(frozen=True)
-class HubId:
+class HubId(Struct, frozen=True):
     """A model on the hub: `owner/name`, or a bare `name` as the oldest models have it, at a branch, tag or commit."""
 
     name: str
@@ -49,8 +49,7 @@ class HubId:
         return self.name if self.revision == DEFAULT_REVISION else f"{self.name}@{self.revision}"
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """One version of a model in the cache. missing: names of needed files that are not there."""
 
     name: str

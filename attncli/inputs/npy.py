@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 from numpy.lib import format as npy_format
 
 from attncli.errors import InputError, UnsupportedError
@@ -15,8 +15,7 @@ from attncli.inputs.dtypes import NATIVE, byte_count, unsupported
 CHUNK = 2**22
 
 
-@dataclass(frozen=True)
-class NpyHeader:
+class NpyHeader(Struct, frozen=True):
     """What the head of an array file says; `size` is the bytes of data that must follow."""
 
     dtype: np.dtype[Any]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Lock, Semaphore, Thread
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.inputs.positioned_file import PositionedFile
 
@@ -20,8 +20,7 @@ WORTH_A_THREAD = 64 * 2**20
 """Fewer bytes than this are read faster without handing them from thread to thread."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stretch:
+class Stretch(Struct, frozen=True, eq=False):
     """The bytes start..stop-1 of a file, all of one tensor."""
 
     file: PositionedFile

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.dtypes import byte_count, named, unsupported
@@ -31,8 +31,7 @@ DTYPES = {
 CODES = {name: code for code, name in DTYPES.items()}
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One tensor of a file. dtype: the format's own code ("BF16"). start, end: bytes from the beginning of the file."""
 
     name: str
@@ -47,8 +46,7 @@ class Entry:
         return DTYPES.get(self.dtype, self.dtype)
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a file holds: its tensors by name, in file order, and its metadata."""
 
     entries: dict[str, Entry]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+
+from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.dtypes import unsupported
@@ -36,8 +37,7 @@ QUANTISED = {
 """The last words of names that only quantised weights have, and what wrote them."""
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(Struct, frozen=True):
     """Where a tensor lies. dtype: NumPy's word ("bfloat16"). start, stop: bytes from the beginning of `file`."""
 
     dtype: str

@@ -6,10 +6,11 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from attncli.errors import InputError, LimitError, UsageError
 
@@ -19,8 +20,7 @@ TEXT_LIMIT = 64 * 2**20
 LARGEST_ID = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     """One text, or the token ids that were given in its place.
 
     text: the text; "" when `ids` are given.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Token:
+
+class Token(Struct, frozen=True):
     """One token of one text.
 
     index: 0-based position in the sequence, specials counted.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from attncli.errors import InputError
 from attncli.inputs.token import Token
@@ -13,8 +14,7 @@ MARKS = "Ġ▁ \t\n\r"
 SHOWN = 30
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A token that was asked for: its index, and how many tokens the reference fits (more than 1: the first was
     taken)."""
 
@@ -22,8 +22,7 @@ class Found:
     occurrences: int
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """Tokens in a row that were asked for: the first, the one after the last, and how many times they occur."""
 
     first: int

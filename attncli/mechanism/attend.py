@@ -8,12 +8,12 @@ of the trained models (a soft cap after the mask would turn −inf into a finite
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import and_
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.grouped import by_group, mix
@@ -32,8 +32,7 @@ class PositionBias(Protocol):
     def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(Struct, frozen=True, eq=False):
     """Everything that decides the weights, apart from q and k.
 
     scale: multiplies q·k. softcap: bound of the soft cap, None for none.
@@ -60,8 +59,7 @@ class Rule:
     softmax_dtype: str | None = None
 
 
-@dataclass(frozen=True)
-class RowBlock:
+class RowBlock(Struct, frozen=True):
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
 
     stages: those asked for, each [..., head, rows, high - low]. mixed: [..., head, rows, v_dim].

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.backend import Array
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
@@ -19,8 +19,7 @@ class Weights(Protocol):
     def __call__(self, role: str, /) -> Array | None: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Context:
+class Context(Struct, frozen=True, eq=False):
     """What a layer must know besides its weights and input.
 
     positions: absolute position of each token, integers [token]; length: positions in all.
@@ -42,7 +41,7 @@ class Context:
     past: dict[int, tuple[Array, Array]] | None = None
     keep: frozenset[str] = EVERY_STAGE
     rows: int | None = None
-    see: Callable[[int, str, RowBlock], None] | None = field(default=None)
+    see: Callable[[int, str, RowBlock], None] | None = None
     interventions: Interventions = field(default_factory=dict)
     asking: slice | None = None
-    watch: Callable[[int, str, Array], None] | None = field(default=None)
+    watch: Callable[[int, str, Array], None] | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias
@@ -24,8 +24,7 @@ ASKS, ANSWERS = "content_position", "position_content"
 """The stages that hold the scores of queries with positions, and of positions with keys."""
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(Struct, frozen=True, eq=False):
     """The vectors of relative positions as keys and as queries, [..., bucket, width of all heads]; None where there are
     none."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, assert_never
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 
@@ -14,15 +14,13 @@ Kind: TypeAlias = Literal["self", "cross"]
 """Which attention of a layer: over the text itself, or over another one."""
 
 
-@dataclass(frozen=True)
-class Zero:
+class Zero(Struct, frozen=True):
     """What these heads mix becomes 0. Source: Michel et al., Are sixteen heads really better than one?, 2019."""
 
     heads: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Replace:
+class Replace(Struct, frozen=True, eq=False):
     """What these heads mix becomes `values`, [..., one of the heads, token, v_dim].
 
     Leading axes are variants: the run has them from here on. Also called activation patching.
@@ -32,8 +30,7 @@ class Replace:
     values: Array
 
 
-@dataclass(frozen=True)
-class KnockOut:
+class KnockOut(Struct, frozen=True):
     """The scores of these queries for these keys become −∞ in these heads, before the softmax; rows renormalise.
 
     queries, keys: absolute positions; every pair of them is cut. A row left with nothing is an empty row. Learned sinks

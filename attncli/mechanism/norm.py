@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(Struct, frozen=True):
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
 
     unit_offset: the stored weight w multiplies as 1 + w (Gemma). affine: whether there is a stored weight at all.

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from attncli.mechanism.norm import Norm
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(Struct, frozen=True):
     """Position interpolation: frequencies divided by `factor`."""
 
     factor: float
 
 
-@dataclass(frozen=True)
-class Dynamic:
+class Dynamic(Struct, frozen=True):
     """Dynamic NTK: the base grows once the text is longer than `original` positions."""
 
     factor: float
     original: int
 
 
-@dataclass(frozen=True)
-class Llama3:
+class Llama3(Struct, frozen=True):
     """Llama 3.1: long wavelengths divided by `factor`, short ones kept, a ramp between."""
 
     factor: float
@@ -33,8 +31,7 @@ class Llama3:
     original: int
 
 
-@dataclass(frozen=True)
-class Yarn:
+class Yarn(Struct, frozen=True):
     """YaRN: interpolate slow dimensions, keep fast ones, and scale cos and sin.
 
     magnitude: the factor on cos and sin; None for 0.1·ln(factor) + 1.
@@ -49,8 +46,7 @@ class Yarn:
     truncate: bool = True
 
 
-@dataclass(frozen=True)
-class LongRope:
+class LongRope(Struct, frozen=True):
     """LongRoPE: one divisor per frequency, from the short or the long list by text length."""
 
     short: tuple[float, ...]
@@ -62,8 +58,7 @@ class LongRope:
 RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
 
 
-@dataclass(frozen=True)
-class Rope:
+class Rope(Struct, frozen=True):
     """Rotary position embedding of the first `dims` entries of each query and key.
 
     pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1). first: the entry at which the rotated ones
@@ -77,8 +72,7 @@ class Rope:
     first: int = 0
 
 
-@dataclass(frozen=True)
-class Alibi:
+class Alibi(Struct, frozen=True):
     """A bias −m·(i − j) on the scores with one slope m per head; −m·|i − j| if `symmetric`.
 
     factor: multiplies the bias; Falcon scales it together with the scores. coarse: whether positions, slopes and their
@@ -90,8 +84,7 @@ class Alibi:
     coarse: bool = False
 
 
-@dataclass(frozen=True)
-class RelativeBuckets:
+class RelativeBuckets(Struct, frozen=True):
     """T5: a learned bias per head and bucket of j − i (role `buckets.weight`, [bucket, head])."""
 
     buckets: int
@@ -99,8 +92,7 @@ class RelativeBuckets:
     bidirectional: bool
 
 
-@dataclass(frozen=True)
-class Disentangled:
+class Disentangled(Struct, frozen=True):
     """DeBERTa: scores of content with position and of position with content, added to those of content with content.
 
     span: how many buckets of i − j there are on either side, each with a vector (role `relative`, [2·span, width]).

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias, Rule
@@ -41,8 +41,7 @@ from attncli.mechanism.spec import (
 EVERY_HEAD = slice(None)
 
 
-@dataclass(frozen=True, eq=False)
-class Projected:
+class Projected(Struct, frozen=True, eq=False):
     """Queries, keys and values with the rule that turns them into weights. scores: those with positions, by stage."""
 
     q: Array

@@ -10,10 +10,11 @@ all keys of a bucket.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError, UsageError
@@ -28,8 +29,7 @@ ITSELF = -1e5
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-@dataclass(frozen=True)
-class Reformer:
+class Reformer(Struct, frozen=True):
     """buckets: even. rounds: how often to hash. chunk: tokens per chunk; None for 2·tokens/buckets, the paper's
     choice."""
 
@@ -44,8 +44,7 @@ class Reformer:
         return f"reformer:{self.buckets},{self.rounds}" + ("" if self.chunk is None else f",{self.chunk}")
 
 
-@dataclass(frozen=True, eq=False)
-class HashTrace:
+class HashTrace(Struct, frozen=True, eq=False):
     """What hash attention did.
 
     keys: the normalised keys, [head, key, dim]. mixed: [head, query, v_dim].

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.mask import Everywhere, Mask
@@ -28,8 +29,7 @@ from attncli.mechanism.position_spec import Yarn as Yarn
 from attncli.mechanism.reformer import Reformer
 
 
-@dataclass(frozen=True)
-class QkNorm:
+class QkNorm(Struct, frozen=True):
     """Normalization of queries and keys before the position encoding.
 
     over: "head" normalizes each head with weights that all heads share, "own" each head with
@@ -41,8 +41,7 @@ class QkNorm:
     after: bool = False
 
 
-@dataclass(frozen=True)
-class Latent:
+class Latent(Struct, frozen=True):
     """Queries, keys and values that come from narrow vectors. Also called MLA.
 
     query: the width of the vector from which a token's queries come; None where they come from its input at once.
@@ -57,16 +56,14 @@ class Latent:
     straight: int
 
 
-@dataclass(frozen=True)
-class Temperature:
+class Temperature(Struct, frozen=True):
     """Queries that grow with their position p: multiplied by 1 + scale·ln(1 + ⌊(p + 1)/floor⌋) (Llama 4)."""
 
     floor: int
     scale: float
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """One multi-head attention. Also called MHA, MQA (kv_heads = 1) or GQA (1 < kv_heads < heads).
 
     scale: the number that multiplies q·k. softcap: None or the bound of the soft cap, above 0.
@@ -101,8 +98,7 @@ class Attention:
 Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2"]
 
 
-@dataclass(frozen=True)
-class Bounded:
+class Bounded(Struct, frozen=True):
     """A gate with bounds: g = min(gate x, limit), u = up x cut off at ±limit; g·sigmoid(slope·g)·(u + 1) goes down.
 
     Source: OpenAI, gpt-oss model card, 2025.
@@ -112,8 +108,7 @@ class Bounded:
     slope: float
 
 
-@dataclass(frozen=True)
-class Mlp:
+class Mlp(Struct, frozen=True):
     """The feed-forward part of a block: down(act(up x)), or down(act(gate x) · up x) if `gated`. width: of act's
     result. bounded: what takes the place of act and product; None for these."""
 
@@ -123,8 +118,7 @@ class Mlp:
     bounded: Bounded | None = None
 
 
-@dataclass(frozen=True)
-class Routing:
+class Routing(Struct, frozen=True):
     """How the numbers a router gives the experts become their shares of a token.
 
     score: a softmax over all experts, or a sigmoid of each. factor: multiplies the shares in the end. groups: experts
@@ -142,8 +136,7 @@ class Routing:
     of_input: bool = False
 
 
-@dataclass(frozen=True)
-class Experts:
+class Experts(Struct, frozen=True):
     """A mixture of `count` gated feed-forward parts, of which the router's best `chosen` serve each token.
 
     width, activation: of each expert. renormalise: whether the shares of the chosen ones are made to sum to 1.
@@ -166,8 +159,7 @@ Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross
 """Where a norm may sit: before a branch (in), on its result (out), after the residual sum (sum)."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """One layer: attention, optionally cross-attention and a feed-forward part.
 
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
@@ -187,8 +179,7 @@ class Block:
     instead: str = ""
 
 
-@dataclass(frozen=True)
-class Embedding:
+class Embedding(Struct, frozen=True):
     """How token ids become vectors.
 
     width: of the token table; None for d_model. projection: what a linear map takes from there
@@ -211,8 +202,7 @@ class Embedding:
     norm: Norm | None = None
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Struct, frozen=True):
     """How the last vectors become logits over the vocabulary. Also called unembedding.
 
     tied: whether the token table is the matrix. scale: multiplies the logits. softcap: their bound, None for none.
@@ -227,8 +217,7 @@ class Head:
     offsets: bool = False
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """A whole model: embedding, blocks, final norm.
 
     max_positions: the longest text that the position table allows; None if unlimited.

@@ -6,12 +6,12 @@ Blocks of query rows are handed on and forgotten. The numbers are those of dense
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks

@@ -7,14 +7,14 @@ The declaration drives the shape trace, JSON keys, captions, `explain` and the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Generic
+
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Library
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One step of attention. axes: names from the end, any number of leading axes may precede them."""
 
     name: str
@@ -64,8 +64,7 @@ SAVED = ("q", "k", "v", *SQUARE, "mixed", "out")
 """The stages that `--save` writes."""
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionTrace(Generic[Library]):
+class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
     """Every stage of one attention, as `attncli.attention` returns it.
 
     raw scaled capped biased masked weights: [..., head, query, key]. mixed: [..., head, query, v_dim].
@@ -93,8 +92,7 @@ class AttentionTrace(Generic[Library]):
         return bundle(self)
 
 
-@dataclass(frozen=True, eq=False)
-class LayerTrace:
+class LayerTrace(Struct, frozen=True, eq=False):
     """What one layer did: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
@@ -107,7 +105,7 @@ class LayerTrace:
     before: Array
     after: Array
     notes: tuple[str, ...] = ()
-    cross: LayerTrace | None = field(default=None)
+    cross: LayerTrace | None = None
 
     def __repr__(self) -> str:
         """The layer and the sizes of its stages, not their numbers."""
@@ -122,8 +120,7 @@ class LayerTrace:
         return bundle(self)
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """One row of the shape trace."""
 
     step: str

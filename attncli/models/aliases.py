@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.inputs.digests import verify
@@ -15,8 +17,7 @@ from attncli.inputs.fetching import WHOLE, Fetch, Parts
 from attncli.inputs.hub import Resolved, resolve
 
 
-@dataclass(frozen=True)
-class Alias:
+class Alias(Struct, frozen=True):
     """A short name. family: its `model_type`. digests: sha256 of files that are checked wherever they come from.
 
     package: an installed package that holds the model in its folder `model`; None where there is none.

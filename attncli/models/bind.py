@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol, assert_never
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.mechanism.spec import Spec
@@ -39,8 +39,7 @@ class Stored(Protocol):
     def file(self) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
     one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
     shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each"."""
@@ -86,8 +85,7 @@ class Bound:
         }
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """The tensors of one side of a model: those outside the layers, and those of each layer in file order."""
 
     outer: Mapping[str, Bound]

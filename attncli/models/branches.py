@@ -7,7 +7,9 @@ before the first changed one are not computed again: their keys and values are t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.block import run_block
@@ -18,8 +20,7 @@ from attncli.mechanism.trace import LayerTrace
 from attncli.models.run import Store
 
 
-@dataclass(frozen=True, eq=False)
-class Leaving:
+class Leaving(Struct, frozen=True, eq=False):
     """Branches that leave at one attention. values: what takes the place of its mixed values, [branch, head, token,
     v_dim], whole."""
 
@@ -27,8 +28,7 @@ class Leaving:
     values: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Trunk:
+class Trunk(Struct, frozen=True, eq=False):
     """What branches leave from, and how far they are computed.
 
     first: the layer to begin with. start: the first token that a branch computes; those before it are as they were.
@@ -43,11 +43,10 @@ class Trunk:
     start: int = 0
     asking: slice | None = None
     at_once: int = 64
-    joint: Callable[[LayerTrace], Interventions] | None = field(default=None)
+    joint: Callable[[LayerTrace], Interventions] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Grown:
+class Grown(Struct, frozen=True, eq=False):
     """What leaves the last layer, before the final norm: of the text's own run [token, width], of the branches, in the
     order in which they left, [branch, token, width] in parts, and of the run with every change at once."""
 
@@ -94,8 +93,7 @@ def grow(
     return Grown(hidden, carried, together)
 
 
-@dataclass(frozen=True, eq=False)
-class _Onward:
+class _Onward(Struct, frozen=True, eq=False):
     """One layer, for branches."""
 
     trunk: Trunk

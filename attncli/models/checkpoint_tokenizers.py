@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.inputs.token import Token, Tokenizer
 
 
-@dataclass(frozen=True)
-class Shifted:
+class Shifted(Struct, frozen=True):
     """A decoder's input: the start token, then the text without its last token, each seeing what came before.
 
     start: the id of the start token; None leaves the text as it is.
@@ -34,8 +35,7 @@ class Shifted:
         return self.tokenizer.ids_to_tokens(ids)
 
 
-@dataclass(frozen=True)
-class IdsOnly:
+class IdsOnly(Struct, frozen=True):
     """Stands in where a checkpoint has no tokenizer.json: token ids can be given, text cannot."""
 
     folder: str

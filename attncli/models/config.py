@@ -7,8 +7,9 @@ Spec; what it declares but does not implement must have its usual value (`settle
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from attncli.errors import InputError, UnsupportedError
 
@@ -50,8 +51,7 @@ HARMLESS_ENDS = ("dropout", "dropout_prob", "_pdrop", "layerdrop", "drop_rate", 
 HARMLESS_STARTS = ("summary_", "pooler_", "transformers", "_attn")
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """The only value of a key that is implemented, and what another value would mean."""
 
     value: object

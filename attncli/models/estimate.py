@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
 from attncli.inputs.read_ahead import DEPTH, PIECE, WORTH_A_THREAD
@@ -41,8 +42,7 @@ RULE = (
 )
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """What running a text takes.
 
     tokens: length of the text. layers: how many are computed. bytes_read: of weights, a token that comes again counted
@@ -63,8 +63,7 @@ class Estimate:
         return sum(self.memory.values())
 
 
-@dataclass(frozen=True)
-class StoredSizes:
+class StoredSizes(Struct, frozen=True):
     """Bytes of a checkpoint's tensors. layers: of each layer. row: of what one token's embedding takes."""
 
     layers: Sequence[int]
@@ -134,8 +133,7 @@ def estimate(
     return Estimate(tokens, len(blocks), read, work.products, memory, seconds)
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What there is to compute. weights: numbers in the matrices that are read; products: multiply-adds of matrix
     products; scores: pairs of query and key, of all heads."""
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.mechanism.spec import Spec
 from attncli.models.config import Config, Fixed
 
 
-@dataclass(frozen=True)
-class Concat:
+class Concat(Struct, frozen=True):
     """One tensor that holds several roles' rows one after the other."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Grouped:
+class Grouped(Struct, frozen=True):
     """One tensor that holds, for each group of heads that share a key, their query rows, the key's rows and the
     value's."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class PerExpert:
+class PerExpert(Struct, frozen=True):
     """One tensor with an entry for each expert along its first axis, each with the rows of one or more roles.
 
     alternating: whether the roles' rows take turns; else they stand one after the other. transposed: whether an
@@ -38,15 +37,13 @@ class PerExpert:
     transposed: bool = False
 
 
-@dataclass(frozen=True)
-class Stacked:
+class Stacked(Struct, frozen=True):
     """One tensor per head or expert, `{item}` in the name; the role is all of them along a new first axis."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """A tensor outside the layers that every layer uses."""
 
     name: str
@@ -57,8 +54,7 @@ Source: TypeAlias = str | Concat | Grouped | PerExpert | Stacked | Shared
 has it."""
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """Role → tensor name.
 
     layer: what stands before the names of layer `{layer}`. inside: the roles of a layer; a key may
@@ -87,8 +83,7 @@ class Names:
         return replace(self, inside={**kept, **inside}, outside={**self.outside, **(outside or {})})
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """One lineage of checkpoints: its `model_type`, its Spec from a config, its tensor names.
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.

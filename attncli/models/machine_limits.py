@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 UNKNOWN = 4 * 2**30
 """What is assumed to be free where the system does not say: 4 GiB."""
@@ -13,8 +14,7 @@ UNLIMITED = 2**60
 """Control groups without a limit say "max" or a number near 2**63; nothing real is above this."""
 
 
-@dataclass(frozen=True)
-class Free:
+class Free(Struct, frozen=True):
     """Memory that may still be used. bytes: how much. source: what sets the limit, in words."""
 
     bytes: int

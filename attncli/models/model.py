@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import UnsupportedError
@@ -28,8 +29,7 @@ from attncli.models.run import Store
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Where the weights come from, as every document states it.
 
     source: "seeded", "random", "file", "checkpoint" or "tensors". digest: sha256 of the
@@ -45,8 +45,7 @@ class Identity:
     layout: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+class Model(Struct, frozen=True, eq=False):
     """A model ready to run. `attncli.load` makes one.
 
     An encoder-decoder comes as its encoder; `decoder` gives the other side.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.errors import InputError, UsageError
@@ -28,8 +28,7 @@ BIAS_DEVIATION = 0.1
 """Standard deviation of seeded biases: small beside the projections' unit deviation."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What the options say about the one-layer model.
 
     d_k, d_v: per head; None for d_model / heads. output_projection: None for "where there
@@ -217,8 +216,7 @@ def _vector(seed: int, name: str, width: int) -> np.ndarray[Any, Any]:
     return uniform(seed, name, (width,))
 
 
-@dataclass(frozen=True, eq=False)
-class OneLayerStore:
+class OneLayerStore(Struct, frozen=True, eq=False):
     """`Store` of the one-layer model: canonical weights, and embeddings by seed and token text.
 
     embedding: given vectors [token, d_model] for exactly this text (`--embeddings`), or None.

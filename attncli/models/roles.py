@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import assert_never
+
+from msgspec import Struct
 
 from attncli.mechanism.spec import Attention, Block, Disentangled, Experts, Latent, Mlp, RelativeBuckets, Spec
 
@@ -13,8 +14,7 @@ TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 """Roles that are looked up, not multiplied: they never have a bias."""
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(Struct, frozen=True):
     """A part that a tensor plays. optional: of an output head, which a file may leave out."""
 
     name: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
@@ -29,8 +30,7 @@ HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position")
 """The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """What the model hands to one attention: q [head, query, dim], k and v [kv, key, dim].
 
     seen: booleans that broadcast to [head, query, key], None where all is visible. bias: what is added to the scores,

@@ -9,11 +9,11 @@ keep their number and are named; an encoder-decoder comes as its encoder, `decod
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.errors import InputError, UnsupportedError
@@ -69,14 +69,13 @@ class TransformersStore:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ForeignModel(Model):
+class ForeignModel(Model, frozen=True, eq=False):
     """A `Model` that transformers runs. Other masks, scales and soft caps in its Spec act on every layer as asked.
 
     layers: the modules that are its layers. attending: those that attend.
     """
 
-    theirs: Any = field(default=None)
+    theirs: Any = None
     layers: tuple[Any, ...] = ()
     attending: tuple[Any, ...] = ()
 

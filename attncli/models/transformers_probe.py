@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
@@ -21,8 +22,7 @@ PROBE = 7
 """Tokens of the short run; all the same, so that only positions differ."""
 
 
-@dataclass(frozen=True)
-class Probed:
+class Probed(Struct, frozen=True):
     """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]."""
 
     spec: Spec

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.errors import AttnError, InputError, first_sentence
 from attncli.inputs.file_opening import read_regular
@@ -27,8 +27,7 @@ from attncli.models import transformers_library as library
 Floats = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Side:
+class Side(Struct, frozen=True, eq=False):
     """One stack of layers. hidden: the embeddings, then what leaves each layer, the last after the final norm,
     [token, width]. weights, cross: [head, query, key] by layer; cross is empty but for decoders that have it."""
 

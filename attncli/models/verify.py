@@ -8,11 +8,12 @@ most twice that of transformers' own float32.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
@@ -33,8 +34,7 @@ Floats = np.ndarray[Any, Any]
 SideName = Literal["self", "encoder", "decoder"]
 
 
-@dataclass(frozen=True)
-class LayerDifference:
+class LayerDifference(Struct, frozen=True):
     """Largest |difference| in float64 of one layer. side: "self", "encoder" or "decoder".
 
     weights: by head; cross: by head of the cross-attention, empty without one. hidden: of the vectors that leave
@@ -50,8 +50,7 @@ class LayerDifference:
     relative: float
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """What a comparison found. ours, theirs: root mean square distance of float32 weights and vectors from the float64
     reference."""
 

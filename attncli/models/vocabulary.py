@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.errors import InputError
 from attncli.inputs.token import Token
@@ -18,8 +18,7 @@ MOST = 2**24
 """Characters of the token list; a longer one is refused before it is parsed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True, eq=False):
     """rows: [entry, d_model]. places: the row of each token text, None where rows go by token id."""
 
     rows: np.ndarray[Any, Any]

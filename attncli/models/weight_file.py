@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.arrays.backend import Backend
 from attncli.errors import UsageError
@@ -19,8 +19,7 @@ from attncli.models.model import Identity, Model
 from attncli.models.one_layer import OneLayerStore, Settings, digest, spec_of
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(Struct, frozen=True):
     """What is not in a weight file and stands around its weights. Fields as in `Settings`.
 
     scale: None for the layout's own, 1/√d_k unless its class is known to use another.

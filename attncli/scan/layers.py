@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.batch_measure import Length, Texts, sight_of
 from attncli.analysis.exclude import is_punctuation

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.labels import LEAST_ROWS
 from attncli.analysis.metrics import OFFSETS
@@ -197,8 +198,6 @@ class Worker:
 
 def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:
     """The first tokens of a text, with the special ones that stand at its end; positions count anew."""
-    from dataclasses import replace
-
     last = len(tokens)
     while last > 0 and tokens[last - 1].special:
         last -= 1

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import oracles
 import pytest
+from msgspec.structs import replace
 from telling import telling
 from tiny_checkpoints import CASES, make
 
@@ -24,7 +25,7 @@ QUERY, KEY = "the black cat", "le chat noir dort bien"
 
 def made(mask: Mask | None = None, *, heads: int = 2, position: str = "none", backend: str = "numpy") -> Model:
     settings = Settings(d_model=14, heads=heads, d_k=6, d_v=5, position=position)
-    settings = settings if mask is None else Settings(**{**vars(settings), "mask": mask})
+    settings = settings if mask is None else replace(settings, mask=mask)
     return seeded_model(settings, 5, "seeded", tokenizer("word"), choose(backend, device=None, dtype="float64"))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import oracles
 import pytest
+from msgspec.structs import replace
 from telling import telling
 
 from attncli.analysis.matrix_softmax import matrix_softmax_document
@@ -20,7 +21,7 @@ order_document = telling(order_document)
 
 def made(position: str = "none", causal: bool = False, dtype: str = "float64") -> Model:
     settings = Settings(d_model=22, heads=11, d_k=4, d_v=3, position=position)
-    settings = Settings(**{**vars(settings), "mask": Causal()}) if causal else settings
+    settings = replace(settings, mask=Causal()) if causal else settings
     return seeded_model(settings, 1, "seeded", tokenizer("char"), choose("numpy", device=None, dtype=dtype))
 
 

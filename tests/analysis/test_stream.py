@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from attncli.analysis.measure import Tally, measure
 from attncli.analysis.metrics import METRICS

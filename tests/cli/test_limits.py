@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"

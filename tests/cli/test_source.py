@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from asking import ask
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli

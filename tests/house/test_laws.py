@@ -225,15 +225,18 @@ def test_no_arguments_are_passed_through_unnamed():
                 assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), f"{name_of(path)}:{node.lineno}"
 
 
-def test_dataclasses_are_frozen():
+def test_records_are_frozen():
     mutable = {"Environment"}  # it collects what happens while a command runs
     for path in SOURCES:
         for node in ast.walk(tree(path)):
             match node:
-                case ast.ClassDef(name, decorator_list=decorators) if name not in mutable:
+                case ast.ClassDef(name, bases, keywords, decorator_list=decorators) if name not in mutable:
+                    if any(ast.unparse(base) == "Struct" for base in bases):
+                        told = {keyword.arg for keyword in keywords if ast.unparse(keyword.value) == "True"}
+                        assert "frozen" in told, f"{name_of(path)}:{node.lineno} {name}"
                     for decorator in decorators:
                         if "dataclass" in ast.unparse(decorator):
-                            assert "frozen=True" in ast.unparse(decorator), f"{name_of(path)}:{node.lineno} {node.name}"
+                            assert "frozen=True" in ast.unparse(decorator), f"{name_of(path)}:{node.lineno} {name}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

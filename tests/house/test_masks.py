@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import is_dataclass
 
 import masks
 import pytest
+from msgspec import Struct
 
 from attncli.mechanism.mask import Hashed, Mask, SameBucket
 from attncli.mechanism.mask_spec import parse
@@ -25,11 +25,11 @@ def kinds(base: type[Mask] = Mask) -> Iterator[type[Mask]]:
 @pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
 def test_a_kind_is_whole(kind):
     assert not inspect.isabstract(kind), f"{kind.__name__} lacks {sorted(kind.__abstractmethods__)}"
-    # of a final class the type checker says what it lacks; a dataclass is compared and matched by its fields
+    # of a final class the type checker says what it lacks; a record is compared and matched by its fields
     assert getattr(kind, "__final__", False), f"{kind.__name__} is not final"
-    assert is_dataclass(kind), f"{kind.__name__} is no dataclass"
-    # where there is none, a dataclass makes one of its fields
-    assert not (kind.__doc__ or "").startswith(f"{kind.__name__}("), f"{kind.__name__} has no docstring"
+    assert issubclass(kind, Struct), f"{kind.__name__} is no record"
+    # where there is none, that of `Mask` would do
+    assert vars(kind).get("__doc__"), f"{kind.__name__} has no docstring"
     assert "spelling" in vars(kind), f"{kind.__name__} does not say how it is spelled"
 
 

@@ -4,7 +4,6 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -13,6 +12,7 @@ import pytest
 import safetensors.numpy
 from hub_server import COMMIT, Hub, serving
 from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+from msgspec.structs import replace
 from processes import finish
 
 from attncli.errors import AttnError, InputError, UnsupportedError

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import oracles
 import oracles_layers
 import pytest
 from comparing import LIBRARIES, on, plain
+from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
 from attncli.mechanism.block import run_block

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparing import LIBRARIES
+from msgspec.structs import replace
 from oracles import dot
 from oracles_layers import layer_norm, linear, softmax, split
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import oracles_layers
 import pytest
 from comparing import LIBRARIES
+from msgspec.structs import replace
 
 from attncli.arrays.backend import choose
 from attncli.mechanism.context import Context

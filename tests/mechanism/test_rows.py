@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from comparing import LIBRARIES, case, on, plain
 from masks import pairs
+from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
 from attncli.mechanism.attend import EVERY_STAGE, Rule, attend, row_blocks
@@ -115,7 +116,7 @@ def test_sinks_and_learned_keys_by_blocks(library):
     for rule in (Rule(0.7, sinks=None, extra_keys=1, mask=Causal()), Rule(0.7, mask=Causal())):
         q, k, v = (on(library, x) for x in case(queries=N, keys=N, kv_heads=4))
         backend = backend_of(q)
-        sunk = Rule(**{**rule.__dict__, "sinks": backend.keep(np.array([0.0, 1.0, -1.0, 5.0]))})
+        sunk = replace(rule, sinks=backend.keep(np.array([0.0, 1.0, -1.0, 5.0])))
         dense = attend(backend, q, k, v, sunk)
         blocks = list(row_blocks(backend, q, k, v, sunk, rows=3))
         assert np.allclose(np.concatenate([plain(block.mixed) for block in blocks], -2), plain(dense.mixed), rtol=1e-12)

@@ -1,12 +1,12 @@
 """Texts in one batch get the numbers that each gets alone."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch_classes as classes
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli

@@ -1,12 +1,12 @@
 """The one-layer model: seeded and file weights, and the examples that the teaching texts compute."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import attncli
 from attncli.arrays.backend import choose

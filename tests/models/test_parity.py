@@ -7,13 +7,14 @@ casts in float64; comparing is done here, and must fail when a knob is turned (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, TWO_SIDED, make
 
 import attncli

@@ -4,12 +4,12 @@ encoder-decoder."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli

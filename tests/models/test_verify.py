@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tomllib
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 from attncli.errors import InputError, UnsupportedError

@@ -4,12 +4,11 @@ axis."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from attncli.analysis.documents.declaration import Document, Part
 
@@ -17,8 +16,7 @@ Misfit = tuple[str, str]
 """A place in a document, and what is wrong there."""
 
 
-@dataclass(frozen=True)
-class Axes:
+class Axes(Struct, frozen=True):
     """What a field's type says about sizes. axes: of an array, or of a list the one it runs along. at: the axis that a
     position lies on. items: the same of what a list or dictionary holds."""
 
@@ -27,8 +25,7 @@ class Axes:
     items: Axes | None = None
 
 
-@dataclass(frozen=True)
-class Lengths:
+class Lengths(Struct, frozen=True):
     """Axes by name: how long, and which place says so."""
 
     known: dict[str, tuple[int | range, str]] = field(default_factory=dict)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.analysis.effects.changes import (
     By,
@@ -40,8 +41,7 @@ WIDE_UP_TO = 0.1
 of the largest."""
 
 
-@dataclass(frozen=True, eq=False)
-class Removal:
+class Removal(Struct, frozen=True, eq=False):
     """What is taken away, and of which heads. link: cut it instead of the whole head, None for the head.
 
     together: only all of them at once. baseline: which rows are compared with random directions of the same size:
@@ -56,8 +56,7 @@ class Removal:
     top: int = 10
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What one head's removal changes. readings: by measure, NaN where undefined. weight: that the link had, the sum
     over its keys and the mean over its queries; looks: the key that the token measured at looks at most, and how much.
     random: the measures of the baseline, None where it was not drawn."""
@@ -69,8 +68,7 @@ class Effect:
     random: dict[str, float] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Removed:
+class Removed(Struct, frozen=True, eq=False):
     """What was found: an effect a head, by layer; that of all together; the target that `logprob` was about;
     what it was computed in."""
 

@@ -7,10 +7,11 @@ is linear: the parts sum to the logit. Source: Elhage et al., A mathematical fra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from attncli.analysis.effects.measures import Floats
 from attncli.analysis.effects.sweep import Text
@@ -27,8 +28,7 @@ from attncli.models.run import logits
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part: the embedding, positions included, one head, a layer's feed-forward part, or biases of a layer.
 
     layer: None for the embedding, and for the biases of the final norm and the head. attention, head: of a head.
@@ -40,8 +40,7 @@ class Part:
     head: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Attributed:
+class Attributed(Struct, frozen=True, eq=False):
     """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
     parts sum to it. softcap: that bound, None for none."""
 
@@ -51,8 +50,7 @@ class Attributed:
     softcap: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class _Stream:
+class _Stream(Struct, frozen=True, eq=False):
     """The residual stream at one token as a sum of parts, [part, width]."""
 
     parts: list[Part] = field(default_factory=list)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias, assert_never
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.analysis.effects.places import Chosen, attentions
 from attncli.analysis.effects.sweep import Change, Joint, Numbers, Text
@@ -26,15 +27,13 @@ BASELINE_SEED = 0
 """Seed of the random directions."""
 
 
-@dataclass(frozen=True)
-class ByZero:
+class ByZero(Struct, frozen=True):
     """A head passes on nothing. Source: Michel et al., 2019; Voita et al., 2019."""
 
     name: ClassVar[Literal["zero"]] = "zero"
 
 
-@dataclass(frozen=True, eq=False)
-class ByMean:
+class ByMean(Struct, frozen=True, eq=False):
     """A head passes on, at every token, the mean of what it mixes over the tokens of texts. of: those means, None for
     this text's own. Source: Wang et al., Interpretability in the wild, 2022."""
 
@@ -42,8 +41,7 @@ class ByMean:
     name: ClassVar[Literal["mean"]] = "mean"
 
 
-@dataclass(frozen=True, eq=False)
-class ByResample:
+class ByResample(Struct, frozen=True, eq=False):
     """A head passes on what it mixes in another text, token by token. Source: Chan et al., Causal scrubbing, 2022."""
 
     of: Mixed
@@ -54,8 +52,7 @@ class ByResample:
 By: TypeAlias = ByZero | ByMean | ByResample
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     """Which queries look at which keys, by position; of words, every pair of their pieces."""
 
     queries: tuple[int, ...]

@@ -6,10 +6,10 @@ A measure that is not defined, such as the angle to a vector of length 0, is NaN
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
@@ -57,8 +57,7 @@ class Reading(Protocol):
         """Ready to read. own: what leaves the last layer of the text's own run, [token, width], from token `first`."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is measured, and where.
 
     at: the tokens whose last vectors' mean is the vector that turns. position: after which token the next one is

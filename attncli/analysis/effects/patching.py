@@ -8,10 +8,11 @@ interpret activation patching, 2024.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.analysis.effects.ablation import ready, refuse_foreign, refuse_hashed, refuse_least
 from attncli.analysis.effects.changes import mixed_of, putting, same_length
@@ -30,8 +31,7 @@ LEAST = 1e-6
 """Texts whose measures differ by less have no difference to carry."""
 
 
-@dataclass(frozen=True)
-class Patching:
+class Patching(Struct, frozen=True):
     """What is put in, and what is measured.
 
     at: the tokens that get the clean text's. measured: "logit difference" of `target` and `versus` and "log
@@ -47,8 +47,7 @@ class Patching:
     versus: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Patched:
+class Patched(Struct, frozen=True, eq=False):
     """The share that each head recovers: 0 as in the corrupt text, 1 as in the clean one; beyond both is possible."""
 
     recovered: Sequence[tuple[Place, float]]
@@ -95,8 +94,7 @@ def patch(
     return Patched(list(zip(found, shares, strict=True)), goal, own, text.backend)
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
+class _Asked(Struct, frozen=True, eq=False):
     """What is read off. clean: the clean text's vector, [width]."""
 
     patching: Patching

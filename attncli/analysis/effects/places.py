@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from attncli.errors import InputError
 from attncli.mechanism.intervention import Kind
@@ -16,8 +17,7 @@ READ = 2
 """Keys that a first query may see in a text that is read from left to right: with two, it sees one."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """One head: of which layer's attention, over the text itself or over another one."""
 
     layer: int
@@ -25,8 +25,7 @@ class Place:
     head: int
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which heads. layers, heads: their numbers; pairs: (layer, head) besides, where some are named together."""
 
     layers: Collection[int]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from attncli.analysis.effects.measures import LOGITS_AT_ONCE
 from attncli.analysis.effects.places import Place, attentions
@@ -22,8 +23,7 @@ SHARE = 0.5
 """How much of the memory given is for the vectors of branches that wait; the rest is for those that run."""
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Struct, frozen=True):
     """How branches fit. at_once: how many run together. waiting: how many may have left and wait for the next layer.
     bytes: what the sweep takes at the peak, besides the program itself."""
 
@@ -62,8 +62,7 @@ def least(spec: Spec, count: int, dtype: str, *, predicts: bool = False) -> int:
     return room(spec, count, 1, dtype, 0, predicts=predicts).bytes
 
 
-@dataclass(frozen=True)
-class Foretold:
+class Foretold(Struct, frozen=True):
     """What measuring effects will take: how many branches, rough seconds, bytes at the peak besides the program."""
 
     branches: int

@@ -7,11 +7,11 @@ not even their vectors fit together, several sweeps begin at the layers where th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from attncli.analysis.effects.measures import Floats, Reader, Reading, Readings
 from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
@@ -33,8 +33,7 @@ Variants = Callable[[Place, Numbers, Numbers], Numbers]
 """Of a head, what it mixes and what it would, [token, v_dim]: what is run, [variant, token, v_dim]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Text:
+class Text(Struct, frozen=True, eq=False):
     """A text on its model, ready to be run. backend: what it is computed in."""
 
     model: Model
@@ -57,8 +56,7 @@ class Text:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """What is changed. places: one head at a time, each by `change`; as: the variants run of each, and how many.
 
     start: the first token that changes. joint: every change at once, None for no such run.
@@ -72,8 +70,7 @@ class Plan:
     joint: Joint | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Swept:
+class Swept(Struct, frozen=True, eq=False):
     """What a sweep found. readings: by measure, [place, variant]; together: of the run with every change, [1]; None
     without; reader: what the own run was like."""
 
@@ -205,8 +202,7 @@ class _Collected:
         return whole
 
 
-@dataclass(frozen=True)
-class _Progress:
+class _Progress(Struct, frozen=True):
     """The share done of sweeps that begin at different layers."""
 
     told: Callable[[float], None]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Codes = np.ndarray[Any, np.dtype[np.uint16]]
@@ -13,8 +13,7 @@ Codes = np.ndarray[Any, np.dtype[np.uint16]]
 STEPS = 65535
 
 
-@dataclass(frozen=True, eq=False)
-class Fixed:
+class Fixed(Struct, frozen=True, eq=False):
     """A matrix [row, dim] whose entry is low + step · code. low, step: float32 [dim]. codes: 0 to 65,535."""
 
     codes: Codes

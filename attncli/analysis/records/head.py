@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.exclude import is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of
@@ -41,8 +41,7 @@ METRICS = (*DEFAULT, "special", "normalised_entropy")
 Kept: TypeAlias = Fixed | Floats
 
 
-@dataclass(frozen=True, eq=False)
-class HeadRecord:
+class HeadRecord(Struct, frozen=True, eq=False):
     """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
 
     columns: keys and learned keys.
@@ -65,8 +64,7 @@ class HeadRecord:
     checked: int
 
 
-@dataclass(frozen=True, eq=False)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True, eq=False):
     """What turns a layer's queries [head, query, dim] and keys [kv, key, dim] into scores; all heads of the layer."""
 
     q: Floats
@@ -75,8 +73,7 @@ class Arithmetic:
     softcap: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Sides:
+class Sides(Struct, frozen=True, eq=False):
     """The tokens that look, and those that are looked at: the same list where a text looks at itself.
 
     names: what tells whether two tokens are the same token, one per key; None where the sides differ.

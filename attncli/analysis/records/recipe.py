@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.analysis.records.fixed import Fixed, Floats
 from attncli.analysis.visible_keys import Bools, Ints
@@ -13,8 +13,7 @@ from attncli.analysis.visible_keys import Bools, Ints
 Roots16 = np.ndarray[Any, np.dtype[np.uint16]]
 
 
-@dataclass(frozen=True, eq=False)
-class Products:
+class Products(Struct, frozen=True, eq=False):
     """Queries and keys as they enter q·kᵀ; the weights are exp(score − lse), 0 where hidden.
 
     q: [query, dim], k: [key, dim], 16-bit or float32. group: which key head k is, for heads that share one.
@@ -36,22 +35,19 @@ class Products:
         return int(numbers(self.q).shape[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Exact:
+class Exact(Struct, frozen=True, eq=False):
     """The weights themselves, float32 [query, key]."""
 
     weights: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Roots:
+class Roots(Struct, frozen=True, eq=False):
     """65,535 times the square roots of the weights, [query, key]: small weights keep more digits."""
 
     codes: Roots16
 
 
-@dataclass(frozen=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """The weights are not kept; the record has the pooled map, the metrics and the strongest links."""
 
 

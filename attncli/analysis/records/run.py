@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.analysis.cross import Texts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
@@ -21,8 +23,7 @@ AT_ONCE = 1 << 19
 """Weights of a layer that are computed at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class RunRecord:
+class RunRecord(Struct, frozen=True, eq=False):
     """A run as a viewer keeps it. heads: to be gone through once; each comes when it is known.
 
     sides: the tokens that look and that are looked at. model, attention: as documents have them, None where not known.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.cross import CrossDocument

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Literal, final
@@ -17,8 +16,7 @@ from attncli.mechanism.mask.relative import Causal
 
 
 @final
-@dataclass(frozen=True)
-class Global(Mask):
+class Global(Mask, frozen=True):
     """i or j is one of `tokens`: these attend everywhere and are attended everywhere."""
 
     tokens: tuple[int, ...]
@@ -57,8 +55,7 @@ class Global(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Prefix(Mask):
+class Prefix(Mask, frozen=True):
     """j < length or j ≤ i. Also called prefix-LM."""
 
     length: int
@@ -94,8 +91,7 @@ class Prefix(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Chunk(Mask):
+class Chunk(Mask, frozen=True):
     """j ≤ i and both in the same chunk of `size` positions (Llama 4)."""
 
     size: int
@@ -126,8 +122,7 @@ class Chunk(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Blocks(Mask):
+class Blocks(Mask, frozen=True):
     """Both in the same block of `size` positions, looking both ways."""
 
     size: int
@@ -159,8 +154,7 @@ class Blocks(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Documents(Mask):
+class Documents(Mask, frozen=True):
     """Both carry the same id; `ids` has one entry per position (packed documents)."""
 
     ids: tuple[int, ...]
@@ -196,8 +190,7 @@ class Documents(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Padding(Mask):
+class Padding(Mask, frozen=True):
     """The last `count` keys are padding: no query sees them."""
 
     count: int

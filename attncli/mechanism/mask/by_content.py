@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
@@ -15,8 +14,7 @@ from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling, ever
 
 
 @final
-@dataclass(frozen=True)
-class Hashed(Mask):
+class Hashed(Mask, frozen=True):
     """Same LSH bucket in some round; a teaching mask, bound to queries and keys before use."""
 
     buckets: int
@@ -62,8 +60,7 @@ class Hashed(Mask):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class SameBucket(Mask):
+class SameBucket(Mask, frozen=True, eq=False):
     """A `Hashed` mask once its buckets are known: `query` is [head, round, row], `key` [head, round, key]."""
 
     query: Array
@@ -101,8 +98,7 @@ class SameBucket(Mask):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Given(Mask):
+class Given(Mask, frozen=True, eq=False):
     """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head, query, key]."""
 
     values: np.ndarray[Any, Any]

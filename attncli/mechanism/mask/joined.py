@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
 from typing import Literal, final
@@ -15,8 +14,7 @@ from attncli.mechanism.mask.relative import Causal, Everywhere, Window, band
 
 
 @final
-@dataclass(frozen=True)
-class AllOf(Mask):
+class AllOf(Mask, frozen=True):
     """Visible where every part is: the intersection."""
 
     parts: tuple[Mask, ...]
@@ -63,8 +61,7 @@ class AllOf(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class AnyOf(Mask):
+class AnyOf(Mask, frozen=True):
     """Visible where some part is: the union."""
 
     parts: tuple[Mask, ...]

@@ -6,20 +6,19 @@ nothing here is n × n unless its caller asks for all rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Struct, StructMeta
 
 from attncli.arrays.backend import Array, Backend
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-@dataclass(frozen=True)
-class Spelling:
+class Spelling(Struct, frozen=True):
     """How people write a kind.
 
     name: before the colon. form: with the numbers that may follow, as a message says it. counts: how many of them there
@@ -33,8 +32,7 @@ class Spelling:
     example: str
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Struct, frozen=True, eq=False):
     """Queries and keys that a mask is asked about.
 
     i: integers [..., rows, 1]. j: integers [1, columns]. keys: how many keys there are in all. row: integers [rows, 1],
@@ -62,8 +60,12 @@ class Reach(NamedTuple):
     whole: bool
 
 
-class Mask(ABC):
-    """Which keys a query may see. A kind is a final, frozen dataclass with all that is abstract here.
+class KindOfMask(StructMeta, ABCMeta):
+    """The class of such classes: frozen records, of which what is abstract must be filled in."""
+
+
+class Mask(Struct, metaclass=KindOfMask, frozen=True):
+    """Which keys a query may see. A kind is a final, frozen record with all that is abstract here.
 
     spelling: how people write the kind; None for those that only a model, a file or another mask makes.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
@@ -14,8 +13,7 @@ from attncli.mechanism.mask.kind import Ints, Mask, Pairs, Reach, Spelling, ever
 
 
 @final
-@dataclass(frozen=True)
-class Everywhere(Mask):
+class Everywhere(Mask, frozen=True):
     """Every query sees every key."""
 
     spelling = Spelling("none", "none", (0,), 0, "none")
@@ -43,8 +41,7 @@ class Everywhere(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Causal(Mask):
+class Causal(Mask, frozen=True):
     """j ≤ i. Also called autoregressive or look-ahead mask."""
 
     spelling = Spelling("causal", "causal", (0,), 0, "causal")
@@ -72,8 +69,7 @@ class Causal(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Window(Mask):
+class Window(Mask, frozen=True):
     """i − left ≤ j ≤ i + right; None is unbounded on that side.
 
     A decoder's window of W keys, the query's own included, is Window(W − 1, 0).
@@ -155,8 +151,7 @@ class Window(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class Dilated(Mask):
+class Dilated(Mask, frozen=True):
     """i − size < j ≤ i with i − j divisible by `step`."""
 
     size: int

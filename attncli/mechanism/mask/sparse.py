@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
@@ -16,8 +15,7 @@ from attncli.mechanism.mask.relative import band
 
 
 @final
-@dataclass(frozen=True)
-class Streaming(Mask):
+class Streaming(Mask, frozen=True):
     """j ≤ i and (j < sinks or i − j < recent); `recent` counts the query's own token (StreamingLLM)."""
 
     sinks: int
@@ -58,8 +56,7 @@ class Streaming(Mask):
 
 
 @final
-@dataclass(frozen=True)
-class BigBird(Mask):
+class BigBird(Mask, frozen=True):
     """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded others.
 
     Everything is visible when the text is no longer than (5 + 2·random)·size.

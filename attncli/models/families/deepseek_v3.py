@@ -3,7 +3,7 @@ DeepSeek-AI, 2024."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from attncli.mechanism.spec import Routing, Spec
 from attncli.models.config import Config, Fixed

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from attncli.errors import UnsupportedError
 from attncli.mechanism.spec import Bounded, Experts, Rope, Spec, Yarn

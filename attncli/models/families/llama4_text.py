@@ -3,7 +3,7 @@ Source: Meta, 2025."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Chunk
 from attncli.mechanism.spec import Block, Experts, Mlp, Norm, QkNorm, Routing, Spec, Temperature

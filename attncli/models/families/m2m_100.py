@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from attncli.mechanism.spec import Embedding, Norm, Spec
 from attncli.models.config import Config, Fixed

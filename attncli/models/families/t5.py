@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from attncli.mechanism.mask import Causal, Everywhere
 from attncli.mechanism.spec import Attention, Block, Head, Mlp, Norm, Place, RelativeBuckets, Spec

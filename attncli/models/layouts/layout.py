@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from attncli.models.layouts.named_tensors import Array, Tensors
 
@@ -12,16 +13,14 @@ Orientation = Literal["in-out", "out-in"]
 """How a matrix is stored: [in, out] is multiplied as X·W, [out, in] as X·Wᵀ (`nn.Linear`)."""
 
 
-@dataclass(frozen=True)
-class OwnScale:
+class OwnScale(Struct, frozen=True):
     """The scale of a class that does not use 1/√d_k. spelling: as `--scale` takes it. says: what to tell the reader."""
 
     spelling: str
     says: str
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """What a layout gives.
 
     weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
@@ -35,8 +34,7 @@ class Read:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the asker says of a file: sizes it may not tell, or must agree with. None: nothing said.
 
     orientation: how its matrices are stored, where that differs from their layout's custom.
@@ -54,8 +52,7 @@ class Asked:
 NOTHING_ASKED = Asked()
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """says: the layout in words. needs: the tensors it must have, by plain name, with the role each plays
     (`q.weight`; several roles are apart by spaces). may: those it can have; a role "" is not used."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.errors import InputError
 
@@ -29,8 +29,7 @@ LEAVES = frozenset(("weight", "bias", "kernel"))
 NAMED_MOST = 12
 
 
-@dataclass(frozen=True, eq=False)
-class Tensors:
+class Tensors(Struct, frozen=True, eq=False):
     """Tensors by plain name; `spelled` gives the name in the file. where: the file."""
 
     arrays: Mapping[str, Array]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import InputError
 from attncli.inputs.tensors import read_metadata, read_tensors
@@ -34,8 +36,7 @@ DIGITS = 18
 """The longest seed that is believed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Recognised:
+class Recognised(Struct, frozen=True, eq=False):
     """A weight file that was understood.
 
     layout: in words. weights: by canonical name, each weight [out, in], biases [out]. facts: the sizes.

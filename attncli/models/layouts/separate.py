@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.models.layouts.layout import Asked, Layout, Orientation, Read
 from attncli.models.layouts.named_tensors import Array, Tensors
@@ -13,8 +13,7 @@ from attncli.models.layouts.named_tensors import Array, Tensors
 ROLES = ("q", "k", "v", "o")
 
 
-@dataclass(frozen=True)
-class Spelling:
+class Spelling(Struct, frozen=True):
     """What the projections are called. o: the names that the output projection may have."""
 
     q: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from attncli.errors import InputError, UsageError
 from attncli.models.layouts.layout import Asked
 from attncli.models.layouts.named_tensors import Array
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Sizes of the attention in a file. bias, output_projection, layer_norm: whether it holds their tensors."""
 
     d_model: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from induction_model import model as induction_model
+from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli

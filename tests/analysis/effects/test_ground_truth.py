@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from induction_model import model as induction_model
+from msgspec.structs import replace
 
 import attncli
 from attncli.analysis.effects.ablation import Removal, Removed, remove
