@@ -142,6 +142,7 @@ def _engine(asked: RunningOptions) -> Engine:
 def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> Wanted:
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
+    from attncli.scan.effects import checked
     from attncli.scan.making import Wanted
 
     named = [name.strip() for given in measure.metric or () for name in given.split(",") if name.strip()]
@@ -155,6 +156,7 @@ def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions
         rows=measure.rows,
         find=tuple(measure.find or ()),
         top=measure.top,
+        effects=checked(measure.effects or "", measure.head or ()),
         sample=corpus.sample,
         seed=corpus.seed,
         dedupe=corpus.dedupe,

@@ -64,6 +64,18 @@ class MeasureOptions:
             "--find", help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', panel=MEASURE, metavar="WHICH"
         ),
     ] = None
+    effects: Annotated[
+        str | None,
+        option(
+            "--effects",
+            help="Also what taking heads away changes; needs --head.",
+            panel=MEASURE,
+            values=("zero", "mean"),
+        ),
+    ] = None
+    head: Annotated[
+        list[str] | None, option("--head", help="Heads for --effects: L5H11,L3H1.", panel=MEASURE, metavar="HEAD")
+    ] = None
     top: Annotated[
         int, number("--top", help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000)
     ] = 20

@@ -57,6 +57,8 @@ def make(
         known(one)
     for written in wanted.find:
         _check_heads(conditions.parse(written).heads, model)
+    for written in wanted.effects[1:]:
+        _check_heads(conditions.parse_heads(written), model)
     names = find(wanted.corpus)
     bytes_there = sum(Path(one).stat().st_size for one in names if Path(one).is_file())
     size = wanted.shard or (LARGE_SHARD if bytes_there >= LARGE else SHARD)

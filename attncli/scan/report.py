@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from msgspec import json
+from msgspec import UNSET, UnsetType, json
 
 from attncli import __version__
 from attncli.analysis.documents.scan import (
@@ -14,6 +14,7 @@ from attncli.analysis.documents.scan import (
     FailedShard,
     PlanPart,
     ScanDocument,
+    ScanEffect,
     ScanExample,
     ScanHead,
     ScanLabel,
@@ -30,7 +31,7 @@ from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import Plan
 from attncli.scan.statistics import interval, wilson
-from attncli.scan.tallies import METRIC_LABELS, POSITIONAL, STRATA, scale_named
+from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, scale_named
 from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED
 
@@ -97,6 +98,7 @@ def _plan(totals: Totals) -> PlanPart:
         isa=sorted({f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}),
         words=plan.measures.words,
         find=list(plan.measures.find),
+        effects=list(plan.measures.effects),
     )
 
 
@@ -122,6 +124,7 @@ class _Heads:
                 head=head,
                 metrics={name: self._metric(at, place) for at, name in enumerate(self.totals.plan.metrics)},
                 labels=self._labels(place) if self.totals.plan.measures.labels else [],
+                effect=self._effect(place),
                 top=self._examples(place),
             )
             for place, (layer, head) in enumerate(self.totals.plan.heads)
@@ -141,6 +144,20 @@ class _Heads:
             ci95=self._interval(at, place),
             baseline=_number(self.baseline[at, place]),
             strata=self._strata(at, place),
+        )
+
+    def _effect(self, place: int) -> ScanEffect | UnsetType:
+        at = self.columns.index(EFFECT) if EFFECT in self.columns else -1
+        if at < 0 or not self.texts[at, place]:
+            return UNSET
+        scale = scale_named(EFFECT)
+        found = quantiles(self.totals.counted("histogram")[at, place], scale, tuple(QUANTILES.values()))
+        return ScanEffect(
+            texts=int(self.texts[at, place]),
+            mean=_number(self.mean[at, place]),
+            sd=_number(self.deviation[at, place]),
+            quantiles=dict(zip(QUANTILES, found, strict=True)),
+            ci95=self._interval(at, place),
         )
 
     def _interval(self, at: int, place: int) -> list[float] | None:
@@ -212,7 +229,9 @@ class _Heads:
     def _examples(self, place: int) -> list[ScanExample]:
         held, totals = self.totals.examples, self.totals
         found = []
-        for at, name in enumerate(totals.plan.metrics):
+        for at, name in enumerate(self.columns):
+            if name == POSITIONAL:
+                continue
             for rank in range(held["value"].shape[-1]):
                 value, file, line, query, key = (
                     int(held[field][at, place, rank]) for field in ("value", "file", "line", "query", "key")

@@ -19,6 +19,8 @@ STRATA = (16, 32, 64, 128, 256, 512, 1024)
 """Most tokens of the texts in each stratum but the last, which has no bound."""
 POSITIONAL = "positional"
 """The largest offset mass of a head, which its label is decided by; a column beside the metrics."""
+EFFECT = "effect"
+"""How far a text's last vector turns without the head; a column beside the metrics, for chosen heads."""
 METRIC_LABELS = tuple(label for label in LABELS.values() if not label.score.startswith("repeats_"))
 FLUSH = 512
 """Texts that are held before they are added up: fewer would cost more steps."""
@@ -44,13 +46,15 @@ class TextValues:
             return np.where(self.norm > 0, self.value / self.norm, np.nan)
 
 
-def columns_of(metrics: Sequence[str], labels: bool) -> tuple[str, ...]:
-    """The columns: metrics, and with labels the score that no metric is."""
-    return (*metrics, POSITIONAL) if labels else tuple(metrics)
+def columns_of(metrics: Sequence[str], *, labels: bool, effects: bool) -> tuple[str, ...]:
+    """The columns: metrics, with labels the score that no metric is, and what taking heads away changes."""
+    return (*metrics, *([POSITIONAL] if labels else []), *([EFFECT] if effects else []))
 
 
 def scale_named(column: str) -> Scale:
     """The histogram's scale of a column."""
+    if column == EFFECT:
+        return Scale("size")
     return Scale("share") if column == POSITIONAL else scale_of(known(column))
 
 

@@ -84,7 +84,8 @@ class Totals:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return columns_of(self.plan.metrics, self.plan.measures.labels)
+        measures = self.plan.measures
+        return columns_of(self.plan.metrics, labels=measures.labels, effects=bool(measures.effects))
 
     @property
     def mixed(self) -> bool:

@@ -23,13 +23,14 @@ from attncli.scan import conditions, intake
 from attncli.scan.batches import Cut, batches
 from attncli.scan.corpus import Record
 from attncli.scan.duplicates import read_duplicates
+from attncli.scan.effects import Effects
 from attncli.scan.examples import NONE, Examples, strongest
 from attncli.scan.fixed_point import fixed
 from attncli.scan.layers import Layers
 from attncli.scan.plan import COPIES, Plan
 from attncli.scan.shard_files import State, save
 from attncli.scan.tables import Links, Rows
-from attncli.scan.tallies import Tallies, TextValues, columns_of
+from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
 from attncli.scan.text_hash import text_hash
 
 SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
@@ -44,11 +45,13 @@ class Worker:
 
     def __init__(self, plan: Plan, folder: Path, model: Model, *, part: str = "1") -> None:
         self.plan, self.folder, self.model, self.part = plan, folder, model, part
-        self.columns = columns_of(plan.metrics, plan.measures.labels)
+        measures = plan.measures
+        self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
         assert isinstance(model.store, CheckpointStore)
         model.store.hold_rows()
         store = HeldStore(model.store)
         self._layers = Layers(model.spec, store, model.backend, plan.metrics, words=plan.measures.words)
+        self._effects = Effects(measures.effects, model, store) if measures.effects else None
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = [conditions.parse(one) for one in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
@@ -144,6 +147,11 @@ class Worker:
             "line": np.array([cut.record.line for cut in batch], np.int64),
         }
         names = [(cut.record.file, cut.record.line) for cut in batch]
+        if self._effects is not None:
+            at = self.columns.index(EFFECT)
+            heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
+            turned = np.array([self._effects.of(cut.tokens) for cut in batch])
+            value[:, at, heads], norm[:, at, heads], used[at, heads] = np.nan_to_num(turned), ~np.isnan(turned), 1
         wanted = [[conditions.places(one, cut.tokens) for cut in batch] for one in self._conditions]
         backend = self.model.backend
 
@@ -189,7 +197,7 @@ class Worker:
         mean = np.where(used[at, heads] >= LEAST_ROWS, mean, np.nan)
         best = np.where(np.isnan(mean), -np.inf, mean).argmax(1)[:, None]
         score = np.take_along_axis(mean, best, 1)[:, 0]
-        last = len(self.columns) - 1
+        last = self.columns.index(POSITIONAL)
         value[:, last, heads] = np.nan_to_num(score)
         norm[:, last, heads] = ~np.isnan(score)
         baseline[:, last, heads] = np.take_along_axis(baseline[:, at, heads], best, 1)[:, 0]

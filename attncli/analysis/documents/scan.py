@@ -28,6 +28,7 @@ class PlanPart(Part, frozen=True, kw_only=True):
     ]
     words: Annotated[bool, says("Whether pieces were merged to words.")]
     find: list[str]
+    effects: Annotated[list[str], says("How heads were taken away, and which; empty for none.")]
 
 
 class FailedShard(Part, frozen=True, kw_only=True):
@@ -105,11 +106,12 @@ class ScanExample(Part, frozen=True, kw_only=True):
 
 
 class ScanEffect(Part, frozen=True, kw_only=True):
-    """What taking a head away changes, over all texts."""
+    """How far the vector at the end of a text turns without the head, 1 − cos, over all texts."""
 
     texts: Count
     mean: float | None
     sd: float | None
+    quantiles: Annotated[dict[str, float | None], says("By percent, to 1 %; what is below 0.0001 is 0.")]
     ci95: Interval | None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attncli.analysis.documents.scan import ScanDocument, ScanHead, ScanLabel
+from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanHead, ScanLabel
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
@@ -16,7 +16,7 @@ from attncli.render.safe import label, safe
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("header", "grid", "labels", "metrics", "examples", "answer")
+PARTS = ("header", "grid", "labels", "effects", "metrics", "examples", "answer")
 """Every part, in the order of the screen."""
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
@@ -28,7 +28,9 @@ def scan_screen(
 ) -> Lines:
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
     shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
-    default = {"header", "metrics", "examples"} if head is not None else {"header", "grid", "labels", "answer"}
+    default = (
+        {"header", "metrics", "examples"} if head is not None else {"header", "grid", "labels", "effects", "answer"}
+    )
     wanted = {"answer"} if view.brief else default if view.show is None else view.show
     chosen = next((one for one in document.heads if (one.layer, one.head) == head), None)
     blocks = []
@@ -42,6 +44,8 @@ def scan_screen(
                 blocks.append(_grid(document, shown, view))
             case "labels" if document.heads:
                 blocks.append(_labels(document, view))
+            case "effects" if document.plan.effects:
+                blocks.append(_effects(document, view))
             case "metrics" if chosen is not None:
                 blocks.append(_metrics(chosen, view))
             case "examples" if chosen is not None:
@@ -128,6 +132,28 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     if len(shown) == len(found):
         return body
     return stack((body, remark(say(view, "scan.labels.more", len(shown), len(found)), view)))
+
+
+def _effects(document: ScanDocument, view: View) -> Lines:
+    found = [(head, head.effect) for head in document.heads if isinstance(head.effect, ScanEffect)]
+    rows = [
+        [
+            f"L{head.layer} H{head.head}",
+            number(one.mean, view),
+            _interval(one.ci95, view),
+            number(one.sd, view),
+            number(one.quantiles.get("50"), view),
+        ]
+        for head, one in sorted(found, key=lambda pair: -(pair[1].mean or 0.0))
+    ]
+    return table(
+        [say(view, f"scan.column.{name}") for name in ("head", "mean", "interval", "sd", "median")],
+        rows,
+        view,
+        align=["left", "right", "left", "right", "right"],
+        title=say(view, "scan.effects"),
+        note=say(view, f"scan.effects.{document.plan.effects[0]}"),
+    )
 
 
 def _strength(one: ScanLabel) -> float:
