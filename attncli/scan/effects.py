@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from attncli.analysis.effects.changes import By, ByMean, ByZero, ablating
 from attncli.analysis.effects.measures import Asked
