@@ -7,7 +7,7 @@ import sys
 import attncli
 from attncli.analysis.run import Wanted, run_document
 from attncli.guide import FOLDER
-from attncli.render.picture import screen_svg
+from attncli.render.figures.screen import draw_screen
 from attncli.render.screens.run import run_screen
 from attncli.render.view import View
 
@@ -21,7 +21,7 @@ def main() -> None:
     document = run_document(model, SENTENCE, tokens, Wanted(query=query, top=3))
     view = View(width=80, color=True, light=True, show=frozenset({"overview", "links", "answer"}))
     (FOLDER / "pictures").mkdir(exist_ok=True)
-    (FOLDER / "pictures" / "it.svg").write_text(screen_svg(run_screen(document, view)), "utf-8")
+    (FOLDER / "pictures" / "it.svg").write_text(draw_screen(run_screen(document, view)).svg(), "utf-8")
     sys.stdout.write("it.svg\n")
 
 

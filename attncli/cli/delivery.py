@@ -260,7 +260,7 @@ def draw(document: Document, asked: OutputOptions) -> None:
 
     assert asked.svg is not None
     style = style_of(asked.figure_style)
-    drawing = figure(document, scale=asked.scale_colors, theme=style.theme)
+    drawing = figure(document, scale=asked.scale_colors, theme=style.theme, lang=asked.lang)
     assert drawing is not None  # the commands that call this have a shape
     data = written(drawing.svg(mm=style.mm, title=str(getattr(document, "text", ""))), asked.svg.suffix, style)
     with atomic_writer(asked.svg) as file:

@@ -158,7 +158,7 @@ def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: Hea
         layers=request.numbers(which.layer, "layer", len(model.spec.blocks)),
         heads=request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks)),
         metrics=tuple(METRICS) if "all" in named else tuple(dict.fromkeys(named)) or DEFAULT,
-        maps=parts is None or bool(parts & MATRICES) or output.svg is not None,
+        maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
         all_links=asked.all_links,
         exclude=() if asked.exclude is None else parse_exclude(asked.exclude),
         renormalise=asked.renormalise,

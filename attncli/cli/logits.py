@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import delivery as answer
 from attncli.cli import effect_options, request
+from attncli.cli import svg_output as picture
 from attncli.cli.effect_options import QUERY, TARGET, VERSUS
 from attncli.cli.options import (
     AttentionOptions,
@@ -33,7 +34,7 @@ def logits(
     model: Annotated[ModelOptions, without("layer", "head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     target: Annotated[str | None, TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
@@ -49,12 +50,17 @@ def logits(
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
 
+    single = output.json or output.svg is not None
+
     def documents() -> Iterator[LogitsDocument]:
-        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
                 yield _document(environment, loaded, found, compute, (target, versus), query)
 
-    answer.give(documents(), logits_screen, logits_rows, output, environment, how, several=text.lines)
+    if output.svg is None:
+        answer.give(documents(), logits_screen, logits_rows, output, environment, how, several=text.lines)
+    else:
+        picture.give(documents(), logits_screen, logits_rows, output, environment, how)
 
 
 def _document(

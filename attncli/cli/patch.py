@@ -8,6 +8,7 @@ import typer
 
 from attncli.cli import delivery as answer
 from attncli.cli import effect_options, request
+from attncli.cli import svg_output as picture
 from attncli.cli.effect_options import QUERY, VERSUS
 from attncli.cli.options import (
     TEXT,
@@ -36,7 +37,7 @@ def patch(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("svg", "scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     clean: Annotated[str, typer.Argument(help="The text whose answer is wanted.", show_default=False, metavar="CLEAN")],
     corrupt: Annotated[
         str, typer.Argument(help="The other text, of as many tokens.", show_default=False, metavar="CORRUPT")
@@ -79,7 +80,7 @@ def patch(
             memory=effect_options.memory(compute),
             told=tell,
         )
-    answer.give([document], patch_screen, patch_rows, output, environment, how)
+    picture.give([document], patch_screen, patch_rows, output, environment, how)
 
 
 def _patching(

@@ -31,18 +31,20 @@ def give(
     held = list(documents)
     if asked.svg is not None:
         from attncli.inputs.atomic import atomic_writer
+        from attncli.render.figures.drawing import LIGHT
         from attncli.render.figures.files import style_of, written
         from attncli.render.figures.of_document import figure
+        from attncli.render.figures.screen import draw_screen
         from attncli.render.lines import spaced
-        from attncli.render.picture import screen_svg
 
         style = style_of(asked.figure_style)
-        drawing = figure(held[0], scale=asked.scale_colors, theme=style.theme) if len(held) == 1 else None
+        drawing = (
+            figure(held[0], scale=asked.scale_colors, theme=style.theme, lang=how.lang) if len(held) == 1 else None
+        )
         if drawing is None:  # what is told in words and tables is drawn as it is told
-            svg = screen_svg(spaced(screen(document, replace(how, color=True)) for document in held))
-        else:
-            svg = drawing.svg(mm=style.mm)
-        data = written(svg, asked.svg.suffix, style)
+            view = replace(how, color=True, light=style.theme is LIGHT)
+            drawing = draw_screen(spaced(screen(document, view) for document in held), style.theme)
+        data = written(drawing.svg(mm=style.mm), asked.svg.suffix, style)
         with atomic_writer(asked.svg) as file:
             file.write(data)
     answer.give(held, screen, rows, asked, environment, how)

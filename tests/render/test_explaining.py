@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from attncli.render.figures.screen import draw_screen
 from attncli.render.lines import Lines, line
 from attncli.render.phrases import en, say, zh
-from attncli.render.picture import screen_svg
 from attncli.render.plot import Series, curves
 from attncli.render.prose import wrap
 from attncli.render.safe import cells
@@ -77,13 +77,13 @@ def test_curves_pass_through_their_points() -> None:
 
 def test_a_picture_is_inert_and_keeps_its_colours() -> None:
     block = Lines((*line(("<b>&x", "bold #ffffff on #440154")).rows, *line(("it's", "yellow")).rows, ()))
-    drawn = screen_svg(block)
+    drawn = draw_screen(block).svg()
     assert "<b>" not in drawn
     assert "&lt;b&gt;&amp;x" in drawn
     assert 'fill="#440154"' in drawn
-    assert 'font-weight="bold"' in drawn
+    assert 'font-weight="600"' in drawn
     assert not re.search(r"(?:href|src|url\(|<script)", drawn)
-    assert drawn == screen_svg(block)
+    assert drawn == draw_screen(block).svg()
     import xml.etree.ElementTree as ElementTree
 
     ElementTree.fromstring(drawn)

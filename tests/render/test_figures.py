@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from base64 import b64decode
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from render import documents
 from attncli.analysis.documents.reading import document_of
 from attncli.errors import InputError, UsageError
 from attncli.render.encoding import json_pieces
+from attncli.render.figures import runs
 from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
 from attncli.render.figures.files import Style, style_of, written
 from attncli.render.figures.maps import coloured, pooled
@@ -33,15 +35,20 @@ ASKED: dict[str, tuple[str, ...]] = {
     "run of eight heads": ("run", TEXT, "--num-heads", "8"),
     "run of a query": ("run", TEXT, "--query", "cat"),
     "heads": ("heads", TEXT),
+    "metrics": ("heads", TEXT, "--show", "metrics"),
+    "metrics of layers": ("heads", "--model", "minilm", TEXT, "--show", "metrics", "--metric", "entropy,sink"),
+    "ablate": ("ablate", "--model", "minilm", TEXT, "--query", "cat", "--layer", "4-5"),
+    "patch": ("patch", "--model", "minilm", TEXT, "the dog sat on the mat", "--layer", "5"),
     "find": ("find", TEXT, "--from", "cat", "--to", "mat"),
     "compare": ("compare", TEXT, "the dog sat on the mat"),
-    "cross": ("cross", "今天 我 的 计划 是 买菜", "مرحبا بالعالم a much_longer_word_than_the_others"),
+    "cross": ("cross", "今天 我 的 计划 是 买菜", "مرحبا بالعالم 👩‍👩‍👧 é a much_longer_word_than_the_others"),
     "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz"), "--mask", "causal"),
     "mask": ("mask", "causal", "window:3"),
     "cost": ("cost",),
 }
 
 
+@cache
 def document(name: str) -> Any:
     """The document of a command."""
     answer = ask(*ASKED[name], "--json")
@@ -65,7 +72,9 @@ def test_drawn_and_apart(name: str, theme: Any) -> None:
     assert drawing is not None
     svg = drawing.svg()
     root = ET.fromstring(svg)
-    assert {one.tag for one in root.iter()} <= {NS + tag for tag in ("svg", "rect", "text", "title", "image", "path")}
+    assert {one.tag for one in root.iter()} <= {
+        NS + tag for tag in ("svg", "rect", "text", "tspan", "title", "image", "path")
+    }
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
     assert svg == figure(document(name), theme=theme).svg()  # type: ignore[union-attr]
     assert len(drawing.boxes) > 2
@@ -82,6 +91,85 @@ def test_boxes_that_overlap_are_found() -> None:
     assert overlap(*drawing.boxes)
 
 
+def test_metrics_are_drawn_by_their_size() -> None:
+    made = document("metrics")
+    drawing = figure(made)
+    assert drawing is not None
+    assert "<image" not in drawing.svg()
+    bars = re.findall(rf'width="([\d.]+)" height="8.00" fill="{LIGHT.series[0]}"', drawing.svg())
+    names = list(made.heads[0].metrics)
+    values = np.array([[head.metrics[name].value for head in made.heads] for name in names])
+    lengths = np.array(bars, float).reshape(values.shape)
+    assert np.abs(lengths - 44 * values / values.max(1, keepdims=True)).max() < 0.01
+    grids = figure(document("metrics of layers"))
+    assert grids is not None
+    entropy = np.array([head.metrics["entropy"].value for head in document("metrics of layers").heads]).reshape(6, 12)
+    cells = images(grids.svg())[0]
+    shares = (entropy - entropy.min()) / (entropy.max() - entropy.min())
+    for place in ((0, 0), (3, 7), (5, 11)):
+        assert tuple(cells[place][:3]) == LIGHT.weights.rgb(round(shares[place] * 255) / 255)
+
+
+def test_figures_speak_chinese() -> None:
+    for name in ASKED:
+        drawing = figure(document(name), lang="zh")
+        assert drawing is not None
+        said = " ".join(ET.fromstring(drawing.svg()).itertext())
+        assert re.search("[一-龥]", said), name
+        assert not re.search(r"\b(layer|head|rows|columns|tokens)\b", said), name
+
+
+ATTENDING = {"head": "self"}
+
+
+def test_letters_stand_in_families_that_have_them() -> None:
+    family = "👩\u200d👩\u200d👧"
+    assert runs.pieces(f"a{family}b") == ["a", family, "b"]
+    assert runs.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
+    assert runs.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
+    assert [runs.family(text) == runs.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [runs.family(text) == runs.FAMILIES["han"] for text in ("猫 猫", "、", "a猫", "é")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_emoji_among_letters_are_drawn() -> None:
+    """An emoji of several, in any weight and beside any letters, makes a picture."""
+    pytest.importorskip("resvg_py", reason="no resvg-py here (a Python package)")
+    drawing = Drawing()
+    for at, text in enumerate(("the 👩\u200d👩\u200d👧 sat", "猫 👩\u200d👩\u200d👧", "السلام 👋🏽 fi", "🇩🇪 e\u0301")):
+        drawing.text(0, 20 + 20 * at, text, bold=at % 2 == 0)
+        drawing.text(40, 20 + 20 * at, text, turned=50, anchor="end")
+    assert len(png(written(drawing.svg(), ".png", Style()))) > 50
+
+
+def test_logits_are_drawn() -> None:
+    parts = [("embedding", None, None, 0.5), ("head", 0, 0, 1.5), ("head", 0, 1, -2.0), ("mlp", 0, None, 0.25)]
+    made = {
+        **{name: documents.run(["a", "b"])[name] for name in ("version", "text", "tokens", "model", "attention")},
+        "schema": "attn.logits/1", "at": 1, "target": {"id": 3, "text": "c"}, "versus": None, "softcap": None,
+        "logit": 0.25, "sum": 0.25, "warnings": [],
+        "parts": [
+            dict(zip(("part", "attention", "layer", "head", "value"), (kind, ATTENDING.get(kind), *rest), strict=True))
+            for kind, *rest in parts
+        ],
+    }  # fmt: skip
+    drawing = figure(made_of(made))
+    assert drawing is not None
+    assert [box.text for box in drawing.boxes if "layer 0" in box.text] == [
+        "layer 0 head 1", "layer 0 head 0", "layer 0 feed-forward"
+    ]  # fmt: skip
+    assert images(drawing.svg())[0].shape == (1, 2, 4)
+
+
 def test_hostile_text_is_only_text() -> None:
     drawing = figure(made_of(documents.run(HOSTILE)))
     assert drawing is not None
@@ -89,7 +177,7 @@ def test_hostile_text_is_only_text() -> None:
     root = ET.fromstring(svg)
     assert not {one.tag for one in root.iter()} & {NS + "script", NS + "a"}
     assert not set(svg) & set("\x1b\u202e")
-    assert {"שלום", "今天", "\\u{202e}"} <= {one.text for one in root.iter(NS + "text")}
+    assert {"שלום", "今天", "\\u{202e}"} <= {"".join(one.itertext()) for one in root.iter(NS + "text")}
 
 
 def images(svg: str) -> list[np.ndarray]:
@@ -174,6 +262,11 @@ def test_what_is_told_in_words_is_drawn_as_it_is_told(tmp_path: Path) -> None:
     assert ask("explain", TEXT, "--figure", str(file)).code == 0
     root = ET.fromstring(file.read_text("utf-8"))
     assert not any("textLength" in one.attrib for one in root.iter())
+    assert root.get("width", "").endswith("mm")
+    assert ask("explain", TEXT, "--figure", str(file), "--figure-style", "dark,85mm").code == 0
+    dark = ET.fromstring(file.read_text("utf-8"))
+    assert dark.get("width") == "85.00mm"
+    assert dark[1].get("fill") == DARK.paper
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def draw_bars(drawing: Drawing, bars: Sequence[Bar], top: float) -> float:
     for at, one in enumerate(bars):
         y = top + at * LINE
         drawing.text(edge - 8, y + 9, fitted(one.name, 9, 176), anchor="end")
-        drawing.rectangle(edge, y + 2, 180, 8, drawing.theme.line)
+        drawing.rectangle(edge, y + 2, 180, 8, drawing.theme.ground)
         drawing.rectangle(edge, y + 2, 180 * abs(one.value) / most, 8, drawing.theme.series[0 if one.value >= 0 else 1])
         if one.mark is not None:
             drawing.rectangle(edge + 180 * min(abs(one.mark) / most, 1) - 0.6, y, 1.2, 12, drawing.theme.ink)
@@ -96,11 +96,15 @@ def draw_links(
     return top + max(len(queries), len(keys)) * LINE
 
 
-def draw_sentence(drawing: Drawing, words: Sequence[str], shares: Sequence[float], chosen: int, top: float) -> float:
-    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. Returns where they end."""
+def draw_sentence(
+    drawing: Drawing, words: Sequence[str], joined: Sequence[bool], shares: Sequence[float], chosen: int, top: float
+) -> float:
+    """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. joined: which follow
+    the one before without a space. Returns where they end."""
     x, y = 0.0, top
     for at, (word, share) in enumerate(zip(words, shares, strict=True)):
         wide = width(word, 12)
+        x -= 5 * (joined[at] and x > 0)
         if x and x + wide > 420:
             x, y = 0.0, y + 21
         drawing.pieces.append(

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from attncli.render.figures.runs import family, pieces
 from attncli.render.palette import Palette
-from attncli.render.safe import safe, safe_html
+from attncli.render.safe import cells, safe, safe_html
 
 SANS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', 'Noto Sans', 'Noto Sans CJK SC', 'Noto Color Emoji', sans-serif"
 """Families that papers accept, and the ones that stand in for them."""
+MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Color Emoji', monospace"
+"""Families of one width, for screens."""
 MM = 72 / 25.4
 """Points in a millimetre."""
 WIDER = 1.08
@@ -24,24 +27,25 @@ NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure. weights: from low to high; signed: below 0, 0, above 0."""
+    """The colours of a figure. ground: behind bars. weights: from low to high; signed: below 0, 0, above 0."""
 
     paper: str
     ink: str
     quiet: str
     line: str
+    ground: str
     series: tuple[str, ...]
     weights: Palette
     signed: Palette
 
 
 LIGHT = Theme(
-    "#ffffff", "#1c1d20", "#5f636b", "#d9d6cf", ("#2f6fb4", "#d5761f", "#3c8d5a", "#9b59a6", "#c0483a", "#6a6d74"),
+    "#ffffff", "#1c1d20", "#5f636b", "#d9d6cf", "#f0eeea", ("#2f6fb4", "#d5761f", "#3c8d5a", "#9b59a6", "#c0483a", "#6a6d74"),
     Palette("blues", ("ffffff", "e4eef8", "a9cbe8", "5a9bd4", "2568ad", "0d3166")),
     Palette("brown-blue", ("8c3b12", "dd8a4e", "f6dcc6", "ffffff", "cfe0f2", "5a9bd4", "17497f")),
 )  # fmt: skip
 DARK = Theme(
-    "#16181b", "#eceae4", "#a3a6ad", "#3a3e44", ("#7db8f0", "#f0a05e", "#7fd19b", "#d3a3df", "#f08f7f", "#a3a6ad"),
+    "#16181b", "#eceae4", "#a3a6ad", "#3a3e44", "#23262b", ("#7db8f0", "#f0a05e", "#7fd19b", "#d3a3df", "#f08f7f", "#a3a6ad"),
     Palette("dark blues", ("1d2126", "1c3550", "225a8f", "3f8ccb", "86bfee", "eaf5ff")),
     Palette("dark brown-blue", ("f7b27c", "b5622a", "4d3222", "1d2126", "1f3a58", "3f83bf", "a8d4fb")),
 )  # fmt: skip
@@ -60,35 +64,48 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that grows to the right and down from (0, 0). boxes: where its level texts lie."""
+    """A drawing that grows to the right and down from (0, 0). mono: whether its typeface has one width. boxes: where its
+    level texts lie."""
 
     theme: Theme = LIGHT
+    mono: bool = False
     pieces: list[str] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     corner: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def text(
         self, x: float, y: float, text: str, *, size: float = 9, anchor: str = "start", bold: bool = False, quiet: bool = False,
-        turned: float = 0,
+        turned: float = 0, ink: str | None = None,
     ) -> None:  # fmt: skip
-        """A run of text whose baseline begins, is centred or ends at (x, y). turned: degrees against the clock."""
-        wide = width(text, size) * (1.08 if bold else 1)
+        """A run of text whose baseline begins, is centred or ends at (x, y). turned: degrees against the clock. ink:
+        another colour."""
+        wide = 0.6 * size * cells(text) if self.mono else width(text, size) * (1.08 if bold else 1)
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         if not turned:
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
-            self._reach(left + wide, y + 0.3 * size)
+            self.reach(left + wide, y + 0.3 * size)
         place = f' transform="rotate({-turned:g} {x:.2f} {y:.2f})"' if turned else ""
         weight = ' font-weight="600"' if bold else ""
-        fill = self.theme.quiet if quiet else self.theme.ink
-        self.pieces.append(
-            f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{place}>{safe_html(text)}</text>'
-        )
+        fill = ink or (self.theme.quiet if quiet else self.theme.ink)
+        whole = pieces(safe(text))
+        if len(whole) > 1:
+            x, anchor = left, "start"
+        for piece in whole:
+            own = f' font-family="{family(piece)}"' if family(piece) else ""
+            self.pieces.append(
+                f'<text x="{x:.2f}" y="{y:.2f}" font-size="{size:g}" fill="{fill}" text-anchor="{anchor}"{weight}{own}{place} '
+                f'style="unicode-bidi:isolate">{safe_html(piece)}</text>'
+            )
+            x += width(piece, size)
 
-    def rectangle(self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none") -> None:
-        """A rectangle from its upper left corner."""
-        self._reach(x + wide, y + tall)
+    def rectangle(
+        self, x: float, y: float, wide: float, tall: float, fill: str, *, stroke: str = "none", crisp: bool = False
+    ) -> None:
+        """A rectangle from its upper left corner. crisp: whether it meets its neighbours without a seam."""
+        self.reach(x + wide, y + tall)
+        sharp = ' shape-rendering="crispEdges"' if crisp else ""
         self.pieces.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}" fill="{fill}" stroke="{stroke}" stroke-width="0.5"/>'
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(wide, 0):.2f}" height="{tall:.2f}" fill="{fill}" stroke="{stroke}" stroke-width="0.5"{sharp}/>'
         )
 
     def path(
@@ -102,7 +119,7 @@ class Drawing:
     ) -> None:
         """A line through points; curved: from the first to the last, level at both ends."""
         for x, y in points:
-            self._reach(x, y)
+            self.reach(x, y)
         (x0, y0), (x1, y1) = points[0], points[-1]
         middle = (x0 + x1) / 2
         way = (
@@ -116,13 +133,14 @@ class Drawing:
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
         """A map as one image. colours: uint8 [row, column, 4], RGBA."""
-        self._reach(x + wide, y + tall)
+        self.reach(x + wide, y + tall)
         self.pieces.append(
             f'<image x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" preserveAspectRatio="none" '
             f'style="image-rendering:pixelated" href="data:image/png;base64,{b64encode(_png(colours)).decode()}"/>'
         )
 
-    def _reach(self, x: float, y: float) -> None:
+    def reach(self, x: float, y: float) -> None:
+        """Make the drawing at least as large as this point."""
         self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
 
     def svg(self, *, mm: float | None = None, title: str = "") -> str:
@@ -133,7 +151,7 @@ class Drawing:
         size = f'width="{across:.2f}mm" height="{across * tall / wide:.2f}mm"'
         box = f'viewBox="{-margin:g} {-margin:g} {wide:.2f} {tall:.2f}"'
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{SANS}" role="img">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="{MONO if self.mono else SANS}" role="img" xml:space="preserve">\n'
             f"<title>{safe_html(title)}</title>\n"
             f'<rect x="{-margin:g}" y="{-margin:g}" width="{wide:.2f}" height="{tall:.2f}" fill="{self.theme.paper}"/>\n'
             + "\n".join(self.pieces)

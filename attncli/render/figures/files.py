@@ -62,7 +62,10 @@ def _png(svg: str, style: Style) -> bytes:
 
     size = re.search(r'width="([\d.]+)mm"', svg)
     across = round(float(size[1]) * MM / 72 * style.dpi) if size else None
-    return bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
+    try:
+        return bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
+    except BaseException as error:  # its panics are no Exception
+        raise _refused(error, ".png", "resvg-py") from error
 
 
 def _pdf(svg: str) -> bytes:
@@ -78,4 +81,14 @@ def _pdf(svg: str) -> bytes:
         "#set page(width: auto, height: auto, margin: 0pt)\n"
         f'#image(bytes({json.dumps(svg, ensure_ascii=False)}), format: "svg", width: {wide})'
     )
-    return bytes(typst.compile(source.encode()))
+    try:
+        return bytes(typst.compile(source.encode()))
+    except BaseException as error:
+        raise _refused(error, ".pdf", "typst") from error
+
+
+def _refused(error: BaseException, suffix: str, by: str) -> BaseException:
+    """What is raised where a library fails at a figure: the user's own interruption goes on as it is."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+        return error
+    return UnsupportedError(f"{by} cannot draw this figure as {suffix}", expected="a .svg figure")

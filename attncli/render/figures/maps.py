@@ -59,7 +59,9 @@ def _draw(
     rows, columns = one.values.shape
     words = named and max(rows, columns) <= NAMED
     edge = min(max((width(word, SIZE) for word in one.rows), default=0), 90) + 6 if words else 0
-    room = min(max((width(word, SIZE) for word in one.columns), default=0), 90) * 0.76 + 8 if words else 4
+    widest = max((width(word, SIZE) for word in one.columns), default=0)
+    level = widest <= CELL
+    room = 12 if words and level else min(widest, 90) * 0.76 + 8 if words else 4
     cell = CELL if words else (max(300 / max(rows, columns), 0.3) if named else SMALL / max(rows, columns))
     size = 9.0 if named else 7.5
     caption = fitted(
@@ -83,6 +85,9 @@ def _draw(
         for at, word in enumerate(one.rows):
             drawing.text(x - 4, y + (at + 0.5) * cell + 3, fitted(word, SIZE, 86), size=SIZE, anchor="end", quiet=True)
         for at, word in enumerate(one.columns):
+            if level:
+                drawing.text(x + (at + 0.5) * cell, y - 4, word, size=SIZE, quiet=True, anchor="middle")
+                continue
             shown = fitted(word, SIZE, 86)
             drawing.text(x + (at + 0.5) * cell + 2, y - 5, shown, size=SIZE, quiet=True, turned=50)
             slant = max(slant, (at + 0.5) * cell + 2 + width(shown, SIZE) * 0.65 - columns * cell)
@@ -119,7 +124,9 @@ def _legend(drawing: Drawing, top: float, high: float, *, signed: bool) -> float
     palette = drawing.theme.signed if signed else drawing.theme.weights
     strip = np.array([[(*palette.rgb(at / 63), 255) for at in range(64)]], np.uint8)
     low = f"−{high:.2f}" if signed else "0"
+    left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
-    drawing.cells(34, top, 96, 6, strip)
-    drawing.text(136, top + 6, f"{high:.2f}", size=SIZE, quiet=True)
+    drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
+    drawing.cells(left, top, 96, 6, strip)
+    drawing.text(left + 102, top + 6, f"+{high:.2f}" if signed else f"{high:.2f}", size=SIZE, quiet=True)
     return top + 8

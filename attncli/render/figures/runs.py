@@ -1,0 +1,40 @@
+"""Which families a text is in, and where it is cut so that its letters are found: emoji of several break off.
+
+What draws PNG and PDF looks for the letters of a text in one other family at most, and fails where an emoji of several
+stands among letters of different families; so such an emoji is a text of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+FAMILIES = {
+    "han": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', 'Noto Serif CJK SC', sans-serif",
+    "emoji": "'Noto Color Emoji', 'Apple Color Emoji', 'Segoe UI Emoji', sans-serif",
+}
+"""Families of texts that have letters of one kind only; others are in the figure's own."""
+EMOJI = "[\U0001f000-\U0001fbff][\U0001f3fb-\U0001f3ff\ufe0f\u20e3]*"
+SEVERAL = re.compile(f"((?:{EMOJI}\u200d)+{EMOJI}|[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI[:-1]}+)")
+"""Emoji that are made of several code points."""
+
+
+def pieces(text: str) -> list[str]:
+    """The text, cut where an emoji of several begins and ends."""
+    return [piece for piece in SEVERAL.split(text) if piece]
+
+
+def family(text: str) -> str:
+    """The families of a text whose letters are all of one kind, else nothing."""
+    kinds = {_kind(letter) for letter in text if not letter.isspace()} - {None}
+    (kind,) = kinds if len(kinds) == 1 else ("",)
+    return FAMILIES.get(str(kind), "")
+
+
+def _kind(letter: str) -> str | None:
+    """The kind of a letter; None for what belongs to the one before."""
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
+        return None
+    if 0x1F000 <= ord(letter) <= 0x1FBFF:
+        return "emoji"
+    return "han" if unicodedata.east_asian_width(letter) in "WF" else ""

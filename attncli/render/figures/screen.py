@@ -1,0 +1,64 @@
+"""Any screen as a figure: the same lines and colours, in a typeface of one width."""
+
+from __future__ import annotations
+
+import re
+
+from attncli.render.figures.drawing import DARK, LIGHT, Drawing, Theme
+from attncli.render.lines import Line, Lines
+from attncli.render.safe import cells
+
+SIZE, TALL = 10.0, 13.0
+"""Size of the typeface and height of a line, in points."""
+WIDE = 0.6 * SIZE
+"""Width of a cell: that of typefaces of one width."""
+RUN = re.compile(r"\S+(?: \S+)*")
+"""A run of text: words with one space between them."""
+COLOURS = {
+    "bright_black": ("#6b7280", "#9a9da5"), "yellow": ("#8a6100", "#e0b050"), "cyan": ("#0e7490", "#67c7dd"),
+    "green": ("#15803d", "#7fd19b"), "red": ("#b91c1c", "#f08f7f"), "magenta": ("#a21caf", "#d3a3df"),
+    "bright_blue": ("#1d4ed8", "#7db8f0"), "white": ("#374151", "#d5d7da"), "black": ("#000000", "#000000"),
+}  # fmt: skip
+"""Named terminal colours as they read on light and on dark paper."""
+
+
+def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
+    """A screen's lines, drawn with colour (see `View`). Every text is escaped; same screen, same bytes."""
+    drawing = Drawing(theme, mono=True)
+    for at, row in enumerate(block.rows):
+        _line(drawing, row, at * TALL)
+    drawing.reach(block.width * WIDE, len(block.rows) * TALL)
+    return drawing
+
+
+def _line(drawing: Drawing, row: Line, top: float) -> None:
+    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin."""
+    at = 0
+    for text, style in row:
+        size = cells(text)
+        front, back, bold, underlined = _style(style, drawing.theme)
+        if back and size:
+            drawing.rectangle(at * WIDE, top, size * WIDE, TALL, back, crisp=True)
+        for run in RUN.finditer(text):
+            x = (at + cells(text[: run.start()])) * WIDE
+            drawing.text(x, top + 0.73 * TALL, run[0], size=SIZE, bold=bold, ink=front)
+            if underlined:
+                drawing.rectangle(x, top + 0.85 * TALL, cells(run[0]) * WIDE, 0.6, front)
+        at += size
+
+
+def _style(style: str, theme: Theme) -> tuple[str, str, bool, bool]:
+    """Colour in front and behind ("" for none), and whether bold and underlined, from a Rich style such as `bold
+    #000000 on #fde725`."""
+    dark = theme is DARK
+    front, back = theme.ink, ""
+    before, _, behind = style.partition("on ")
+    if behind:
+        named = COLOURS.get(behind.strip())
+        back = named[dark] if named else behind.strip()
+    for word in before.split():
+        if word in COLOURS:
+            front = COLOURS[word][dark]
+        elif word.startswith("#"):
+            front = word
+    return front, back, "bold" in style, "underline" in style

@@ -1,0 +1,27 @@
+"""What the figures of all documents share: their titles and the rows of their rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attncli.render.figures.charts import Bar
+from attncli.render.figures.drawing import Drawing, fitted
+
+Say: TypeAlias = Callable[..., str]
+"""A phrase by its name, in the language that was asked for."""
+RANKED = 20
+"""Rows of a ranking, at most."""
+
+
+def titled(drawing: Drawing, title: str, said: str) -> float:
+    """Write the title and what is to be known of it. Returns where the figure begins."""
+    drawing.text(0, 10, fitted(title, 12, 400), size=12, bold=True)
+    drawing.text(0, 25, fitted(said, 9, 460), quiet=True)
+    return 44
+
+
+def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:
+    """A row of a ranking with its number. mark: another number on the same bar. more: what is told beside it."""
+    told = (f"{value:+.3f}" if signed else f"{value:.3f}").replace("-", "−")
+    return Bar(name, value, f"{told}  {more}".rstrip(), mark)
