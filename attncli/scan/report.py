@@ -102,12 +102,19 @@ def _plan(totals: Totals) -> PlanPart:
     )
 
 
+COUNTED = ("histogram", "rows", "strata_texts", "label_texts", "label_offsets")
+"""Totals that are counts and that a document looks at head by head."""
+
+
 class _Heads:
     """The heads of a scan, one after the other."""
 
     def __init__(self, totals: Totals) -> None:
         self.totals, self.columns = totals, totals.columns
         self.texts = totals.whole("texts")
+        # each is the size of a scan's tables: made once, not for every head
+        self.counts = {name: totals.counted(name) for name in COUNTED}
+        self.strata_value = totals.whole("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = totals.whole("value") / self.texts
             self.by_row = totals.whole("row_value") / totals.whole("row_norm")
@@ -132,10 +139,10 @@ class _Heads:
 
     def _metric(self, at: int, place: int) -> ScanMetric:
         scale = scale_named(self.columns[at])
-        found = quantiles(self.totals.counted("histogram")[at, place], scale, tuple(QUANTILES.values()))
+        found = quantiles(self.counts["histogram"][at, place], scale, tuple(QUANTILES.values()))
         return ScanMetric(
             texts=int(self.texts[at, place]),
-            rows=int(self.totals.counted("rows")[at, place]),
+            rows=int(self.counts["rows"][at, place]),
             mean_texts=_number(self.mean[at, place]),
             mean_rows=_number(self.by_row[at, place]),
             sd=_number(self.deviation[at, place]),
@@ -151,7 +158,7 @@ class _Heads:
         if at < 0 or not self.texts[at, place]:
             return UNSET
         scale = scale_named(EFFECT)
-        found = quantiles(self.totals.counted("histogram")[at, place], scale, tuple(QUANTILES.values()))
+        found = quantiles(self.counts["histogram"][at, place], scale, tuple(QUANTILES.values()))
         return ScanEffect(
             texts=int(self.texts[at, place]),
             mean=_number(self.mean[at, place]),
@@ -165,7 +172,7 @@ class _Heads:
         return None if np.isnan(found).any() else [float(found[0]), float(found[1])]
 
     def _strata(self, at: int, place: int) -> list[Stratum]:
-        counted, value = self.totals.counted("strata_texts"), self.totals.whole("strata_value")
+        counted, value = self.counts["strata_texts"], self.strata_value
         return [
             Stratum(
                 most=STRATA[stratum] if stratum < len(STRATA) else None,
@@ -201,7 +208,7 @@ class _Heads:
 
     def _label(self, label: Label, place: int) -> ScanLabel | None:
         at = self.columns.index(POSITIONAL if label.score == "positional" else label.score)
-        earned_in = int(self.totals.counted("label_texts")[METRIC_LABELS.index(label), place])
+        earned_in = int(self.counts["label_texts"][METRIC_LABELS.index(label), place])
         texts = int(self.texts[at, place])
         score, even = self.mean[at, place], self.baseline[at, place]
         between = self._interval(at, place)
@@ -212,7 +219,7 @@ class _Heads:
         share = wilson(earned_in, texts)
         detail = None
         if label.score == "positional":
-            offsets = self.totals.counted("label_offsets")[place]
+            offsets = self.counts["label_offsets"][place]
             detail = tuple(OFFSETS)[int(offsets.argmax())].removeprefix("offset") if offsets.any() else None
         return ScanLabel(
             name=label.name,
