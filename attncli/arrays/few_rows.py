@@ -33,10 +33,18 @@ def block_rows(a: NDArray, b: NDArray) -> int | None:
         return None
     if not b.T.flags.c_contiguous or (os.cpu_count() or 1) > FEW_CORES:
         return None
+    block = block_of(a)
+    while block is not None and b.shape[1] % block:
+        block = block // 2 if block > LEAST_BLOCK else None
+    return block
+
+
+def block_of(a: NDArray) -> int | None:
+    """The most rows of a weight that make a small product with a, [rows, in]; None where none do."""
     block = LEAST_BLOCK
-    while 2 * block * a.size <= SMALL_PRODUCT and b.shape[1] % (2 * block) == 0:
+    while 2 * block * a.size <= SMALL_PRODUCT:
         block *= 2
-    return block if block * a.size <= SMALL_PRODUCT and b.shape[1] % block == 0 else None
+    return block if block * a.size <= SMALL_PRODUCT else None
 
 
 def product(a: NDArray, b: NDArray, block: int) -> NDArray:
@@ -44,3 +52,12 @@ def product(a: NDArray, b: NDArray, block: int) -> NDArray:
     weight = b.T
     parts = np.matmul(a, weight.reshape(len(weight) // block, block, -1).swapaxes(1, 2))
     return parts.swapaxes(0, 1).reshape(len(a), len(weight))
+
+
+def product_of_any(a: NDArray, b: NDArray, block: int) -> NDArray:
+    """a·b, [rows, out], with columns of b left over after the last whole block."""
+    whole = b.shape[1] // block * block
+    if whole == b.shape[1]:
+        return product(a, b, block)
+    rest = np.matmul(a, b[:, whole:])
+    return rest if not whole else np.concatenate((product(a, b[:, :whole], block), rest), 1)

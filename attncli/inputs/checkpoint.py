@@ -17,6 +17,7 @@ from attncli.inputs.dtypes import named
 from attncli.inputs.file_opening import is_there
 from attncli.inputs.positioned_file import PositionedFile
 from attncli.inputs.read_ahead import WORTH_A_THREAD, Pieces, ReadAhead, Stretch
+from attncli.inputs.read_product import multiplied, worth_it
 from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
 from attncli.inputs.widening import all_finite, convert
@@ -123,6 +124,23 @@ class Checkpoint:
             begin = end
         return found[places]
 
+    def product(self, name: str, x: Array) -> Array | None:
+        """x·Wᵀ, [row, out], of a few rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
+        None where the tensor is not the next one that is read ahead.
+
+        W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
+        """
+        info = self.info(name)
+        ahead = self._plan is not None and self._plan.serves(name, info.start, info.stop)
+        if self._plan is None or not ahead or not worth_it(x, info.shape):
+            return None
+        stored = self._types(info, None)[0]
+        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x)
+        self.bytes_read += info.bytes
+        if not finite:
+            raise self._not_finite(name, info, x.dtype)
+        return found
+
     @cached_property
     def tokenizer_path(self) -> Path | None:
         """`tokenizer.json`, None if the folder has none."""
@@ -138,7 +156,12 @@ class Checkpoint:
         self._stop()
         infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
         if sum(info.bytes for _, info in infos) >= WORTH_A_THREAD:
-            self._plan = ReadAhead([Stretch(self._file(info), name, info.start, info.stop) for name, info in infos])
+            self._plan = ReadAhead(
+                [
+                    Stretch(self._file(info), name, info.start, info.stop, self._row(info, 1) - info.start)
+                    for name, info in infos
+                ]
+            )
 
     def close(self) -> None:
         """Close the files."""
@@ -179,12 +202,15 @@ class Checkpoint:
         if not planned and stop - start >= PIECE:
             self._stop()
         if not finite:
-            raise InputError(
-                f"{about} holds numbers that are not finite in {found.dtype.name}",
-                where=str(info.file),
-                expected="finite weights",
-            )
+            raise self._not_finite(name, info, found.dtype)
         return found
+
+    def _not_finite(self, name: str, info: TensorInfo, dtype: np.dtype[Any]) -> InputError:
+        return InputError(
+            f"tensor {name!r} holds numbers that are not finite in {dtype.name}",
+            where=str(info.file),
+            expected="finite weights",
+        )
 
     def _pieces(self, info: TensorInfo, start: int, stop: int, about: str) -> Iterator[Array]:
         file = self._file(info)

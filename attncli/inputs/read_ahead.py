@@ -21,23 +21,29 @@ WORTH_A_THREAD = 64 * 2**20
 
 
 class Stretch(Struct, frozen=True, eq=False):
-    """The bytes start..stop-1 of a file, all of one tensor."""
+    """The bytes start..stop-1 of a file, all of one tensor. row: bytes of one of its rows."""
 
     file: PositionedFile
     tensor: str
     start: int
     stop: int
+    row: int = 1
+
+    @property
+    def step(self) -> int:
+        """Bytes of a piece: whole rows, as many as are no more than `PIECE`, or `PIECE` where one row is more."""
+        return PIECE // self.row * self.row or PIECE
 
 
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    size: bytes in all. take, give_back: get the next piece and let it go. Iterating gives (first byte, piece), which is
-    valid until the thread asks for its next one; it raises what reading raised.
+    size: bytes in all; step: of every piece but the last. take, give_back: get the next piece and let it go. Iterating
+    gives (first byte, piece), which is valid until the thread asks for its next one; it raises what reading raised.
     """
 
-    def __init__(self, size: int, take: Callable[[], Array], give_back: Callable[[Array], None]) -> None:
-        self._size, self._take, self._give_back = size, take, give_back
+    def __init__(self, size: int, step: int, take: Callable[[], Array], give_back: Callable[[Array], None]) -> None:
+        self._size, self._step, self._take, self._give_back = size, step, take, give_back
         self._taken, self._lock = 0, Lock()
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
@@ -47,8 +53,8 @@ class Pieces:
                 if first >= self._size:
                     return
                 piece = self._take()
-                self._taken = first + PIECE
-            yield first, piece[: min(PIECE, self._size - first)]
+                self._taken = first + self._step
+            yield first, piece[: min(self._step, self._size - first)]
             self._give_back(piece)
 
 
@@ -76,7 +82,7 @@ class ReadAhead:
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
         stretch = self._left.pop(0)
-        return Pieces(stretch.stop - stretch.start, self._take, self._give_back)
+        return Pieces(stretch.stop - stretch.start, stretch.step, self._take, self._give_back)
 
     def _take(self) -> Array:
         match self._ready.get():
@@ -100,14 +106,14 @@ class ReadAhead:
     def _read(self, stretches: Sequence[Stretch]) -> None:
         try:
             for stretch in stretches:
-                for start in range(stretch.start, stretch.stop, PIECE):
+                for start in range(stretch.start, stretch.stop, stretch.step):
                     self._room.acquire()
                     if self._stopped:
                         return
                     # the piece given back last is still in the processor's cache
                     piece = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
                     stretch.file.fill(
-                        piece[: min(PIECE, stretch.stop - start)].data, start, f"tensor {stretch.tensor!r}"
+                        piece[: min(stretch.step, stretch.stop - start)].data, start, f"tensor {stretch.tensor!r}"
                     )
                     self._ready.put(piece)
         except BaseException as error:  # told to whoever takes the next piece

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct, field
 
-from attncli.arrays.backend import Array
+from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.intervention import Interventions
 
@@ -17,6 +17,15 @@ class Weights(Protocol):
     """The weights of one layer by role, such as "attn.q.weight" ([out, in]); None where the model has none."""
 
     def __call__(self, role: str, /) -> Array | None: ...
+
+
+@runtime_checkable
+class ReadWeights(Weights, Protocol):
+    """Weights that are read when they are asked for."""
+
+    def product(self, role: str, x: Array, backend: Backend) -> Array | None:
+        """x·Wᵀ, [row, out], of the next weight in line, multiplied with while it is read; None where it is to be asked
+        for whole. x: [row, in]."""
 
 
 class Context(Struct, frozen=True, eq=False):

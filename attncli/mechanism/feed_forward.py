@@ -8,6 +8,7 @@ from typing import assert_never
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
+from attncli.mechanism.context import ReadWeights
 from attncli.mechanism.routing import routed
 from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp
 
@@ -45,10 +46,15 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
     """As `linear`; None if there is no such weight."""
+    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
+    if isinstance(weights, ReadWeights):
+        product = weights.product(f"{name}.weight", flat, backend)
+        if product is not None:
+            bias = weights(f"{name}.bias")
+            return (product if bias is None else product + bias).reshape((*x.shape[:-1], product.shape[-1]))
     weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
     if weight is None:
         return None
-    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 

@@ -55,20 +55,7 @@ class CheckpointStore:
 
         Other roles are held, as is what shares a tensor until it is asked for. A matrix asked for again is read again.
         """
-        places = {role.name: bound for bound in self.binding.layers[index] for role in bound.roles}
-        held: dict[str, Array] = {}
-
-        def role(name: str) -> Array | None:
-            bound = places.get(name)
-            if bound is None:
-                return None
-            if bound.shared:
-                return self._keep(backend, name, bound)
-            if name not in held:
-                held.update(self._read(backend, bound))
-            return held.pop(name) if held[name].ndim == 2 else held[name]
-
-        return role
+        return _Layer(self, backend, index)
 
     def outer(self, backend: Backend) -> Weights:
         def role(name: str) -> Array | None:
@@ -123,3 +110,28 @@ class CheckpointStore:
                 expected="a tokenizer that belongs to this checkpoint",
             )
         return token.id
+
+
+class _Layer:
+    """`ReadWeights` of one layer."""
+
+    def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
+        self._store, self._backend = store, backend
+        self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
+        self._held: dict[str, Array] = {}
+
+    def __call__(self, role: str, /) -> Array | None:
+        bound, held = self._places.get(role), self._held
+        if bound is None:
+            return None
+        if bound.shared:
+            return self._store._keep(self._backend, role, bound)
+        if role not in held:
+            held.update(self._store._read(self._backend, bound))
+        return held.pop(role) if held[role].ndim == 2 else held[role]
+
+    def product(self, role: str, x: Array, backend: Backend) -> Array | None:
+        bound = self._places.get(role)
+        if bound is None or bound.shared or bound.form != "whole" or bound.transposed or backend.name != "numpy":
+            return None
+        return self._store.checkpoint.product(bound.tensors[0], backend.numpy(x))

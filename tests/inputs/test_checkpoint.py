@@ -159,6 +159,64 @@ def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             assert found.bytes_read - before == sum(big[name].nbytes for name in asked)
 
 
+@pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize(("rows", "width"), [(1021, 1031), (61, 14_011), (3, 262_147)])
+def test_a_product_while_reading_is_that_of_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, rows: int, width: int
+) -> None:
+    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    chance = np.random.default_rng(rows)
+    weight = chance.standard_normal((rows, width)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
+    x = chance.standard_normal((7, width)).astype(np.float32)
+    folder = make(tmp_path / "m", {"model.safetensors": {"a": weight, "b": weight[::-1].copy()}})
+    wanted = x.astype(np.float64) @ weight.astype(np.float64).T
+    with Checkpoint.open(folder) as found:
+        assert found.product("a", x) is None  # not announced
+        found.ahead(["a", "b"])
+        assert found.product("b", x) is None  # not its turn
+        product = found.product("a", x)
+        if width * 4 > 2**20:
+            assert product is None  # a row is more than a tile
+            return
+        assert product is not None
+        assert product.dtype == np.float32
+        assert np.abs(product - wanted).max() < 1e-5 * width**0.5
+        assert found.bytes_read == weight.nbytes
+        assert found.product("b", x[:1]) is None  # one row goes another way
+        assert np.array_equal(found.read("b", "float32"), weight[::-1].astype(np.float32))
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("place", [(0, 0), (700, 1030), (1020, 3)])
+def test_a_weight_that_is_not_finite_is_refused_while_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float, place: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    weight = np.ones((1021, 1031), ml_dtypes.bfloat16)
+    x = np.zeros((5, 1031), np.float32)  # nothing of the matrix matters, and still it is refused
+    weight[place] = bad
+    folder = make(tmp_path / "m", {"model.safetensors": {"a": weight}})
+    with Checkpoint.open(folder) as found:
+        found.ahead(["a"])
+        with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
+            found.product("a", x)
+
+
+def test_a_vector_that_is_not_finite_is_no_fault_of_the_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    folder = make(tmp_path / "m", {"model.safetensors": {"a": np.ones((1021, 1031), ml_dtypes.bfloat16)}})
+    x = np.ones((2, 1031), np.float32)
+    x[1, 3] = np.nan
+    with Checkpoint.open(folder) as found:
+        found.ahead(["a"])
+        product = found.product("a", x)
+    assert product is not None
+    assert np.array_equal(product[0], np.full(1021, 1031, np.float32))
+    assert np.isnan(product[1]).all()
+
+
 def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,33 @@ def test_reading_ahead_gives_the_same_bytes_and_reads_none_twice(llama: Path, mo
     assert ahead == plain
 
 
+def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every projection and feed-forward matrix goes that way, and none is read besides."""
+
+    def traces() -> list[np.ndarray]:
+        model = load(llama, dtype="float64")
+        found = [trace.after for trace in model.trace(model.tokenizer.ids_to_tokens(IDS))]
+        assert model.store.bytes_read() == ROWS_BYTES + LAYERS * LAYER_BYTES
+        return found
+
+    whole = traces()
+    monkeypatch.setattr(reading, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(reading, "PIECE", 2 * 8 * WIDTH)  # the smallest matrix; norms are read by themselves
+    done: list[str] = []
+    product = Checkpoint.product
+
+    def noted(self: Checkpoint, name: str, x: np.ndarray) -> np.ndarray | None:
+        found = product(self, name, x)
+        if found is not None:
+            done.append(name)
+        return found
+
+    monkeypatch.setattr(Checkpoint, "product", noted)
+    for one, other in zip(whole, traces(), strict=True):
+        assert np.abs(one - other).max() < 1e-12 * np.abs(one).max()
+    assert len(done) == len(set(done)) == 7 * LAYERS
+
+
 def test_the_estimate_is_what_is_read(llama: Path) -> None:
     model = load(llama)
     with Checkpoint.open(llama) as checkpoint:
