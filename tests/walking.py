@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import cache
 
 import induction_model
@@ -40,10 +41,13 @@ def pressed(
     size: tuple[int, int] = (80, 24),
     view: View | None = None,
     start: State | None = None,
+    each: Callable[[Explorer], None] = lambda app: None,
+    last: Callable[[Explorer], None] = lambda app: None,
 ) -> tuple[Explorer, list[str]]:
     """The application after these keys, and the lines of its screen.
 
-    A key `=text` is typed, `@x,y` is a click, `wheel` and `wheel-` turn the mouse's wheel, `wait` takes half a second.
+    A key `=text` is typed, `@x,y` is a click, `wheel` and `wheel-` turn the mouse's wheel, `wait` takes half a second,
+    `resize80,24` is another size. each: is called after every key, last: at the end.
     """
     how = View(width=size[0], color=True) if view is None else view
     found = Live.of(seeded(), source) if isinstance(source, str) else source
@@ -56,6 +60,9 @@ def pressed(
                 if key.startswith("@"):
                     x, y = map(int, key[1:].split(","))
                     await pilot.click(offset=(x, y))
+                elif key.startswith("resize"):
+                    width, height = map(int, key[6:].split(","))
+                    await pilot.resize_terminal(width, height)
                 elif key.startswith("wheel"):
                     act(app.walk, "up" if key.endswith("-") else "down")
                 elif key == "wait":
@@ -65,6 +72,8 @@ def pressed(
                 else:
                     await pilot.press(key)
                 await _settled(app, pilot)
+                each(app)
+            last(app)
             return lines(app)
 
     text = asyncio.run(walk())

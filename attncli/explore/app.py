@@ -66,7 +66,7 @@ class Explorer(App[None]):
             color_system="truecolor" if deep else "256", file=self.console.file, markup=False, highlight=False,
             emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
         )  # fmt: skip
-        self.canvas = Canvas(self.chosen, light=view.light, color=view.color)
+        self.canvas = Canvas(self.chosen, self.draw, light=view.light, color=view.color)
         self.line = Input(id="asked", select_on_focus=False)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -111,10 +111,6 @@ class Explorer(App[None]):
         size = self.canvas.size
         if self.is_running and size.width and size.height:
             self.canvas.show(picture(self.walk, size.width, size.height))
-
-    def on_resize(self) -> None:
-        """Draw for the new size."""
-        self.call_after_refresh(self.draw)
 
     def on_key(self, event: events.Key) -> None:
         """A key does what the table of keys says; in the line to type in, Esc leaves it."""

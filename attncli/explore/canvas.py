@@ -31,13 +31,18 @@ def style_of(name: str, light: bool, color: bool) -> Style:
 
 
 class Canvas(Widget, can_focus=True):
-    """Draws the pane it was given last. chosen: is told what a click fell on."""
+    """Draws the pane it was given last.
+
+    chosen: is told what a click fell on; resized: called when the size is another.
+    """
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
-    def __init__(self, chosen: Callable[[Spot | None], None], *, light: bool, color: bool) -> None:
+    def __init__(
+        self, chosen: Callable[[Spot | None], None], resized: Callable[[], None], *, light: bool, color: bool
+    ) -> None:
         super().__init__()
-        self._chosen = chosen
+        self._chosen, self._resized = chosen, resized
         self._light, self._color = light, color
         self.pane = Pane()
 
@@ -51,6 +56,10 @@ class Canvas(Widget, can_focus=True):
         ]
         if changed:
             self.refresh(*changed)
+
+    def on_resize(self) -> None:
+        """Ask for a pane of the new size."""
+        self._resized()
 
     def on_click(self, event: Click) -> None:
         """A click falls on what lies there."""

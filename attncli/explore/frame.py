@@ -127,7 +127,7 @@ def _legend(frame: Frame) -> Line:
     steps = [at / 7 for at in range(8)]
     if view.color and not view.ascii:
         palette = palette_of(view, signed=signed)
-        shades = [palette.colour(at / (SHADES - 1)) for at in range(0, SHADES - SHADES % 2, 3)]
+        shades = [palette.colour(at / (SHADES - 1)) for at in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
     else:
         ramp = [((sign if signed else shade)(step, ascii=view.ascii), "") for step in steps]
@@ -144,7 +144,7 @@ def _legend(frame: Frame) -> Line:
 def _told(frame: Frame, width: int, room: int) -> Pane:
     """The sentence, and below it the answer or what has just happened."""
     view, state, held = frame.view, frame.state, frame.held
-    most = 2 if room < 20 else 3 if room < 30 else 5
+    most, rows = (2, 2) if room < 24 else (3, 3) if room < 30 else (5, 4)
     said = (
         Pane.of(remark(frame.told, replace(view, width=width), style=accent(view)))
         if frame.told
@@ -152,9 +152,9 @@ def _told(frame: Frame, width: int, room: int) -> Pane:
             (((cut(safe(frame.notice.said, ascii=view.ascii), width, ascii=view.ascii), accent(view) or "bold"),),)
         )
         if frame.notice.said
-        else answer(state, held, view, width)
+        else answer(state, held, view, width, rows)
     )
-    said = Pane(said.rows[: 4 if frame.told else 2 if room < 24 else 4])
+    said = Pane(said.rows[: 4 if frame.told else rows])
     shaded = sentence(state, held, view, width, most)
     both = sized(stacked((Pane(((),)), shaded, said)), width + 1, 1 + shaded.height + said.height, ascii=view.ascii)
     return beside(blank(1, both.height), both)

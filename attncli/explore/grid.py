@@ -11,6 +11,7 @@ from attncli.explore.held import Held, Pair
 from attncli.explore.painting import SHADES, levels, marked, palette_of, style
 from attncli.explore.pane import HeadSpot, Pane, Spot, sized
 from attncli.explore.state import Extent, State
+from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
 from attncli.render.lines import Line, Piece
 from attncli.render.palette import shade, sign
@@ -154,7 +155,9 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
             *rows[0],
             ("  " + cut(label(", ".join(head.labels), ascii=view.ascii), width, ascii=view.ascii), FAINT),
         )
-    numbers = [(say(view, f"explore.metric.{name}"), head.metrics.get(name)) for name in METRICS]
+    numbers = [
+        (spell(say(view, f"explore.metric.{name}"), ascii=view.ascii), head.metrics.get(name)) for name in METRICS
+    ]
     told = [(name, value) for name, value in numbers if value is not None]
     links = [link for link in head.links if link[0] < len(held.queries) and link[1] < len(held.keys)]
     room = max(height - 1 - (min(len(links), 3) + 1 if links and height > 4 else 0), 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from attncli.explore.painting import marked
 from attncli.explore.pane import Pane, RowSpot, Spot
 from attncli.explore.state import State
+from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line
 from attncli.render.phrases import say
@@ -25,7 +26,7 @@ def model_list(state: State, names: Sequence[str], view: View, width: int, heigh
     for at, name in enumerate(names[top : top + room], top):
         text = f" {cut(safe(name, ascii=view.ascii), max(width - 2, 1), ascii=view.ascii)} "
         rows.append(((text, marked(view) if at == state.row else ""),))
-    rows.append(((say(view, "explore.models.how"), FAINT),))
+    rows.append(((spell(say(view, "explore.models.how"), ascii=view.ascii), FAINT),))
 
     def spots(x: int, y: int) -> Spot | None:
         at = y - 2 + top

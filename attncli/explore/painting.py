@@ -13,8 +13,8 @@ from attncli.render.palette import Palette, diverging, sequential, shade, sign
 from attncli.render.view import View
 
 NDArray = np.ndarray[Any, Any]
-SHADES = 24
-"""Colours of a map; neighbours that share one are one piece."""
+SHADES = 25
+"""Colours of a map, an odd number so that no difference has one of its own; neighbours that share one are one piece."""
 BLANK = -1
 """The level of a hidden cell."""
 

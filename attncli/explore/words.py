@@ -11,8 +11,9 @@ from attncli.explore.held import Held
 from attncli.explore.pane import Pane, Spot, WordSpot
 from attncli.explore.state import State
 from attncli.inputs.token import Token
+from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
-from attncli.render.lines import Line, Piece
+from attncli.render.lines import Line, Lines, Piece
 from attncli.render.palette import tint
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, safe
@@ -86,15 +87,22 @@ def _drawn(word: Word, view: View, width: int, *, end: bool) -> list[Piece]:
     return [(text, f"underline {told}".strip() if end else told)]
 
 
-def answer(state: State, held: Held, view: View, width: int) -> Pane:
+def answer(state: State, held: Held, view: View, width: int, height: int) -> Pane:
     """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight; whether it is
-    learned."""
-    told = [*_looks(state, held, view), *_pair(state, held, view)]
+    learned: as many of these sentences as there is room for."""
+    told = [*_looks(state, held, view), *(_pair(state, held, view) if state.sight != "difference" else ())]
+    told += _difference(state, held, view) if state.sight == "difference" and state.other is not None else []
     model = held.record.model
     if model is not None:
         told.append(not_learned(model, view))
-    sentence_of = " ".join(one for one in told if one) if view.lang == "en" else "".join(told)
-    return Pane.of(remark(sentence_of, replace(view, width=width), style=""))
+    close, rows = replace(view, width=width), Lines()
+    for count in range(1, len(told) + 1):
+        said = ("" if view.lang == "zh" and not view.ascii else " ").join(one for one in told[:count] if one)
+        longer = remark(spell(said, ascii=view.ascii), close, style="")
+        if count > 1 and len(longer.rows) > height:
+            break
+        rows = longer
+    return Pane.of(rows)
 
 
 def _pair(state: State, held: Held, view: View) -> list[str]:
@@ -107,6 +115,17 @@ def _pair(state: State, held: Held, view: View) -> list[str]:
         known = held.row((state.layer, state.head), state.query) is not None
         return [say(view, "explore.pair.hidden", *ends)] if known else []
     return [say(view, "explore.pair", *ends, f"{weight:.3f}")]
+
+
+def _difference(state: State, held: Held, view: View) -> list[str]:
+    """The chosen weight in both heads."""
+    assert state.other is not None
+    here, there = (held.weight(place, state.query, state.key) for place in ((state.layer, state.head), state.other))
+    if here is None or there is None:
+        return _pair(state, held, view)
+    ends = (_named(held.queries[state.query], view), _named(held.keys[state.key], view))
+    numbers = (f"{here:.3f}", f"{there:.3f}", f"{here - there:+.3f}".replace("-", "−"))
+    return [say(view, "explore.pair.difference", *ends, *numbers)]
 
 
 def _looks(state: State, held: Held, view: View) -> list[str]:

@@ -90,4 +90,13 @@ ERRORS: dict[str, str] = {
     "rotary position turns pairs of entries, and d_k is {0}": "旋转位置编码成对旋转分量，而 d_k 是 {0}", "an even d_k": "偶数的 d_k",
     "rope's base is {0}": "rope 的底数是 {0}", "[{0}, {1}], one row per token": "[{0}, {1}]，每个词元一行",
     "the embeddings have shape {0}, the text has {1} tokens and d_model is {2}": "嵌入的形状是 {0}，文本有 {1} 个词元，d_model 是 {2}",
+    # the explorer
+    "attn explore fills a terminal's screen, and standard output is none": "attn explore 占满终端的屏幕，而标准输出不是终端",
+    "attn explore fills a terminal's screen, and TERM=dumb says that this one has none": "attn explore 占满终端的屏幕，而 TERM=dumb 表示此终端没有屏幕",
+    "attn explore hears keys, and there is no terminal to hear them from": "attn explore 听取按键，而没有可听取的终端",
+    "a terminal": "终端", "a terminal as standard input": "终端作为标准输入",
+    "attn run … for the same as text, attn run … --html page.html for a browser": "attn run … 以文本显示同样内容，attn run … --html page.html 供浏览器查看",
+    "{0} does not name two words": "{0} 没有指明两个词", "FROM → TO, such as it → animal": "从 → 到，例如 it → animal",
+    "{0} ends in no known way": "{0} 的结尾不认识", "{0} is there already": "{0} 已经存在",
+    "another name; Enter again writes over it": "换一个名称；再按 Enter 则覆盖",
 }  # fmt: skip

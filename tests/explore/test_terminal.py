@@ -1,0 +1,134 @@
+"""The command in a real terminal, which tmux gives: start, keys, a new size, and every way out; where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from asking import ask
+from processes import attn, finish
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+PATIENCE = 60.0
+FAILING = """
+import sys
+from attncli.explore import actions
+def broken(walk):
+    raise RuntimeError("a test broke this")
+actions.ACTIONS["save"] = broken
+from attncli.__main__ import main
+sys.exit(main())
+"""
+
+
+class Pane:
+    """A shell in a terminal of its own, 80 × 24."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._tmux = ["tmux", "-S", str(folder / "socket"), "-f", os.devnull]
+        self.tell("new-session", "-d", "-x", "80", "-y", "24", "env", "PS1=$ ", "bash", "--norc", "--noprofile")
+
+    def tell(self, *words: str) -> str:
+        return finish([*self._tmux, *words], {"TERM": "xterm-256color"}).stdout
+
+    def text(self) -> str:
+        return self.tell("capture-pane", "-p")
+
+    def start(self, command: list[str]) -> None:
+        quoted = " ".join(f"'{part}'" for part in command)
+        self.keys(f"clear; {quoted}; echo ended $? $(stty -a | grep -o -e '-*icanon' -e '-*echo ')", "Enter")
+
+    def keys(self, *keys: str) -> None:
+        self.tell("send-keys", *keys)
+
+    def until(self, part: str) -> str:
+        """The screen once it has this part."""
+        stop = time.monotonic() + PATIENCE
+        while part not in (found := self.text()):
+            assert time.monotonic() < stop, found
+            time.sleep(0.1)
+        return found
+
+    def ended(self, code: int) -> str:
+        """That the command ended so, and the terminal is as it was: lines are read and echoed, the cursor is there,
+        the mouse is not listened to, and the first screen is back."""
+        found = self.until(f"ended {code}")
+        assert f"ended {code} icanon echo" in found, found
+        told = self.tell("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
+        assert told.split() == ["0", "1", "0"]
+        return found
+
+    def program(self) -> int:
+        """The process that runs in the shell."""
+        shell = self.tell("display-message", "-p", "#{pane_pid}").strip()
+        children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        return int(children[0])
+
+
+@pytest.fixture
+def pane(tmp_path: Path) -> Iterator[Pane]:
+    made = Pane(tmp_path)
+    yield made
+    made.tell("kill-server")
+
+
+def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
+    pane.start(attn("explore", "humpty dumpty sat on"))
+    found = pane.until("q quit")
+    assert "1 layer × 8 heads · 4 tokens" in found
+    assert "humpty" in found
+    pane.keys("Home", "Right", "Right")
+    pane.until("layer 0 head 2\n")
+    pane.keys("2")
+    pane.until("links · where the word looks")
+    pane.tell("resize-window", "-x", "120", "-y", "40")
+    stop = time.monotonic() + PATIENCE
+    while len(pane.text().rstrip("\n").split("\n")) != 40 or "i new text" not in pane.text():
+        assert time.monotonic() < stop
+        time.sleep(0.1)
+    pane.keys("q")
+    assert "links" not in pane.ended(0)
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+def test_signals_put_the_screen_away(pane: Pane, name: str, code: int) -> None:
+    pane.start(attn("explore", "humpty dumpty sat on"))
+    pane.until("q quit")
+    os.kill(pane.program(), getattr(signal, name))
+    pane.ended(code)
+
+
+def test_an_error_is_told_once_on_the_first_screen(pane: Pane) -> None:
+    from sys import executable
+
+    (pane.folder / "failing.py").write_text(FAILING)
+    pane.start([executable, str(pane.folder / "failing.py"), "explore", "humpty dumpty"])
+    pane.until("q quit")
+    pane.keys("s")
+    found = pane.ended(1)
+    assert found.count("a test broke this") == 1
+    assert "Traceback" not in found
+
+
+def test_a_piped_text_leaves_the_keys_to_the_terminal(pane: Pane) -> None:
+    command = " ".join(f"'{part}'" for part in attn("explore"))
+    pane.keys(f"clear; echo five words come from here | {command} 2>/dev/null; echo ended $?", "Enter")
+    pane.until("5 tokens")
+    pane.keys("C-c")
+    pane.until("ended 130")
+
+
+def test_without_a_terminal_it_says_what_to_do_instead() -> None:
+    done = finish(attn("explore", "a b"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "standard output is none" in done.stderr
+    assert "attn run" in done.stderr
+    assert ask("explore", "a b", terminal=True, TERM="dumb").code == 2
+    said = ask("explore", "a b", "--lang", "zh", terminal=True, TERM="dumb").err
+    assert said.startswith("错误: attn explore 占满终端的屏幕")
