@@ -25,6 +25,11 @@ class Terminal(LinuxDriver):
         if sys.__stdout__ is not None:
             self._file = sys.__stdout__
 
+    def stop_application_mode(self) -> None:
+        """Leave an empty screen behind: some terminals keep lines of a screen that grew while it was shown."""
+        self.write("\x1b[0m\x1b[H\x1b[2J")
+        super().stop_application_mode()
+
 
 @contextmanager
 def leaving(leave: Callable[[int], None]) -> Iterator[None]:
