@@ -50,7 +50,13 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *command], cwd=tmp_path, check=True)
-    told = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONOPTIMIZE": "2", "OTHER": "3"}
+    for name in ("chromium-headless-shell", "firefox-esr", "tsc"):  # found, so nothing is installed here
+        stand_in = tmp_path / "bin" / name
+        stand_in.parent.mkdir(exist_ok=True)
+        stand_in.write_text("#!/bin/sh\n")
+        stand_in.chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    told = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "PYTHONOPTIMIZE": "2", "OTHER": "3"}
     done = subprocess.run(
         ["bash", ".ci/run"], cwd=tmp_path, env=told, capture_output=True, text=True, check=True, timeout=60
     )

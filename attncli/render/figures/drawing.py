@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attncli.render.figures.runs import family, pieces
+from attncli.render.figures.runs import SEVERAL, family, pieces
 from attncli.render.palette import Palette
 from attncli.render.safe import cells, safe, safe_html
 
@@ -162,13 +162,13 @@ class Drawing:
 def width(text: str, size: float) -> float:
     """About how wide a text is, in points, in the widest of the families."""
     total = 0.0
-    for letter in safe(text):
+    for letter in SEVERAL.sub("\U0001f9e9", safe(text)):  # an emoji of several is as wide as one
         if letter.isascii():
             total += 0.32 if letter in NARROW else 0.92 if letter in WIDE else 0.7 if letter.isupper() else 0.58
         elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
             continue
         else:
-            total += 1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.68
+            total += (1.25 if ord(letter) > 0x1F000 else 1.05) if unicodedata.east_asian_width(letter) in "WF" else 0.68
     return total * size * WIDER
 
 
