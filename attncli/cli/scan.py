@@ -176,6 +176,10 @@ def show(
     metric: Annotated[
         str | None, option("--metric", help="Metric of the grid and the examples.", panel=TEXT, metavar="NAME")
     ] = None,
+    html: Annotated[
+        Path | None,
+        option("--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, metavar="FILE"),
+    ] = None,
 ) -> None:
     """A scan's numbers, as far as it is done.
 
@@ -187,7 +191,9 @@ def show(
     from attncli.scan.conditions import parse_heads
     from attncli.scan.totals import total
 
-    delivery.check(output, environment, parts=PARTS)
+    delivery.check(output, environment, parts=PARTS, written={"--html": html})
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
     chosen = None if head is None else parse_heads(head)[0]
     made = plan.read(out)
     finished = report.read(out) if (out / report.NAME).exists() else None
@@ -200,6 +206,10 @@ def show(
             f"there is no head {head}", expected=f"L0H0 to L{made.model.layers - 1}H{made.model.heads[-1] - 1}"
         )
     how = delivery.view(output, environment, parts=PARTS)
+    if html is not None:
+        from attncli.cli.scan_page_output import write
+
+        write(environment, made, finished, html, how.lang)
     delivery.give(
         iter([finished]),
         lambda document, view: scan_screen(document, view, metric=metric, head=chosen),

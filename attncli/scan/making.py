@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,17 +143,20 @@ def _check_heads(heads: Sequence[tuple[int, int]], model: Model) -> None:
             )
 
 
-def _model(model: Model, name: str) -> ModelPlan:
-    import hashlib
-
+def digest_of(model: Model) -> str:
+    """sha256 over the digests of the model's config and weights."""
     assert isinstance(model.store, CheckpointStore)
     checkpoint = model.store.checkpoint
-    weights = sorted({info.file for info in checkpoint.names().values()})
     total = hashlib.sha256(digest(checkpoint.folder / "config.json").encode())
-    for path in weights:
+    for path in sorted({info.file for info in checkpoint.names().values()}):
         total.update(digest(path).encode())
-    tokenizer = checkpoint.tokenizer_path
+    return total.hexdigest()
+
+
+def _model(model: Model, name: str) -> ModelPlan:
+    assert isinstance(model.store, CheckpointStore)
+    tokenizer = model.store.checkpoint.tokenizer_path
     heads = tuple(block.attention.heads for block in model.spec.blocks)
     return ModelPlan(
-        name, total.hexdigest(), "" if tokenizer is None else digest(tokenizer), len(model.spec.blocks), heads
+        name, digest_of(model), "" if tokenizer is None else digest(tokenizer), len(model.spec.blocks), heads
     )

@@ -206,6 +206,8 @@ class Worker:
 
 def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:
     """The first tokens of a text, with the special ones that stand at its end; positions count anew."""
+    if len(tokens) <= limit:
+        return list(tokens)
     last = len(tokens)
     while last > 0 and tokens[last - 1].special:
         last -= 1

@@ -1,0 +1,182 @@
+"""The page of a scan as bytes: skeleton, numbers, script. Every text of the corpus is made safe, and only ever text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanExample, ScanHead
+from attncli.inputs.token import Token
+from attncli.render.page.assets import SPACES, hashed
+from attncli.render.page.assets import read as shared
+from attncli.render.page.assets import style as page_style
+from attncli.render.page.shorter import joined
+from attncli.render.phrases.scan_page import BOTH
+from attncli.render.safe import label, safe, safe_html
+
+EFFECT = "effect"
+SHOWN = 3
+"""Examples of each head and metric."""
+Look = tuple[int, np.ndarray[Any, Any]]
+"""Which token looks, and what each token of the text gets of its look, from 0 to 1."""
+
+SKELETON = """<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
+style-src {style_hash}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="attn {version}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header><h1>attn scan</h1><p id="line"></p><button class="link" type="button" id="language"></button></header>
+<main>
+<section class="all">
+<div class="bar-line"><h2 id="heads-title"></h2><span id="order"></span></div>
+<div id="grid" role="group"></div>
+<p class="note" id="range"></p>
+</section>
+<section class="detail">
+<div class="bar-line"><strong id="chosen"></strong><span id="labels"></span></div>
+<div id="view"></div>
+<p class="sr" id="said" aria-live="polite"></p>
+</section>
+</main>
+<footer><ul id="notes"></ul><span>attn {version}</span></footer>
+<script type="application/json" id="meta">{meta}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+@cache
+def script() -> str:
+    """The page's script, with what it shares with the page of a run."""
+    modules = {name: shared(f"{name}.js") for name in ("numbers", "dom")}
+    return joined(modules | {"corpus": _read("corpus.js")})
+
+
+@cache
+def style() -> str:
+    """The page's style sheet: that of the page of a run, and what only this one has."""
+    own = SPACES.sub(lambda found: found[1] or "", _read("corpus.css")).replace(";}", "}").strip()
+    return page_style() + own
+
+
+def _read(name: str) -> str:
+    return files("attncli.render.scan_page").joinpath(name).read_text("utf-8")
+
+
+def metrics_of(document: ScanDocument) -> list[str]:
+    """The metrics that the page shows: no single offsets, and what taking heads away changes."""
+    if not document.heads:
+        return []
+    names = [name for name in document.heads[0].metrics if not name.startswith("offset")]
+    return [*names, *([EFFECT] if document.plan.effects else [])]
+
+
+def examples_of(document: ScanDocument, head: ScanHead) -> dict[str, list[ScanExample]]:
+    """The examples that the page shows of a head, by metric."""
+    return {name: [one for one in head.top if one.metric == name][:SHOWN] for name in metrics_of(document)}
+
+
+def scan_page(
+    document: ScanDocument,
+    tokens: Mapping[tuple[int, int], Sequence[Token]],
+    looks: Mapping[tuple[int, int, int, int], Look],
+    *,
+    lang: str,
+) -> bytes:
+    """The page. tokens: of the examples' texts, by (file, line); looks: by (file, line, layer, head). An example
+    without them is shown unshaded."""
+    from attncli import __version__
+
+    texts = _Texts(document, tokens)
+    heads = [_head(document, head, texts, looks) for head in document.heads]
+    notes = [safe(said) for said in document.warnings]
+    if texts.bare:
+        notes += [BOTH[lang]["unshaded"]]
+    meta = {
+        "lang": lang, "words": BOTH, "model": safe(document.plan.model), "texts_done": f"{document.done.texts:,}",
+        "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.told,
+        "notes": notes,
+    }  # fmt: skip
+    told = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    title = f"attn scan · {document.plan.model[:80]}"
+    return SKELETON.format(
+        lang=lang, script_hash=hashed(script()), style_hash=hashed(style()), version=__version__,
+        title=safe_html(title), style=style(), meta=told, script=script(),
+    ).encode()  # fmt: skip
+
+
+class _Texts:
+    """The texts of examples as the page knows them, once each. bare: whether one comes without its tokens."""
+
+    def __init__(self, document: ScanDocument, tokens: Mapping[tuple[int, int], Sequence[Token]]) -> None:
+        self._files, self._tokens = document.plan.corpus, tokens
+        self._places: dict[tuple[int, int], int] = {}
+        self.told: list[tuple[list[list[str | int]], str]] = []
+        self.bare = False
+
+    def place(self, one: ScanExample) -> int:
+        key = (one.file, one.line)
+        if key not in self._places:
+            self._places[key] = len(self.told)
+            found = self._tokens.get(key)
+            self.bare = self.bare or found is None
+            words: list[list[str | int]] = [[safe(one.text), 0, 0]] if found is None else _words(found)
+            self.told.append((words, f"{safe(self._files[one.file])}:{one.line + 1}"))
+        return self._places[key]
+
+
+def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
+    """Each token, whether it follows the one before without a space, and whether it is none of the text's."""
+    found: list[list[str | int]] = []
+    end: int | None = None
+    for token in tokens:
+        joint = token.start is not None and token.start == end
+        found.append([label(token.text.strip(" ") or token.text), int(joint), int(token.special)])
+        end = token.end
+    return found
+
+
+def _head(
+    document: ScanDocument, head: ScanHead, texts: _Texts, looks: Mapping[tuple[int, int, int, int], Look]
+) -> dict[str, Any]:
+    numbers = []
+    for name in metrics_of(document):
+        one = head.metrics.get(name)
+        low, high = (one.ci95 if one is not None else None) or (None, None)
+        if one is not None:
+            numbers.append([one.mean_texts, low, high, one.mean_rows, one.sd, one.quantiles.get("50"), one.baseline])
+        elif isinstance(head.effect, ScanEffect):
+            found = head.effect
+            numbers.append([found.mean, *(found.ci95 or (None, None)), None, found.sd, found.quantiles.get("50"), None])
+        else:
+            numbers.append([None] * 7)
+    examples = []
+    for shown in examples_of(document, head).values():
+        told = []
+        for example in shown:
+            query, row = looks.get((example.file, example.line, head.layer, head.head), (-1, np.zeros(0)))
+            told.append([example.value, texts.place(example), query, np.rint(row * 100).astype(int).tolist()])
+        examples.append(told)
+    labels = [
+        [
+            f"{one.name} {one.detail}" if one.detail else one.name, one.score, *(one.ci95 or (None, None)), one.texts,
+            *(one.texts_ci95 or (None, None)), one.borderline,
+        ]
+        for one in head.labels
+        if one.earned or one.borderline
+    ]  # fmt: skip
+    return {"l": head.layer, "h": head.head, "m": numbers, "x": examples, "t": labels}
