@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -58,7 +58,7 @@ def derivation_document(
     found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
     if not np.isfinite(found["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
-    steps = _steps(found, spec, _sink(model, spec, layer, head), query)
+    steps = steps_of(found, spec.scale, spec.softcap, _sink(model, spec, layer, head), query)
     steps[0] = _with_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
@@ -88,7 +88,7 @@ def derivation_document(
         if projections
         else UNSET,
         after=_after(model, layer, trace.before, found, query),
-        agreement=_agreement(steps, found, query),
+        agreement=agreement(steps, found, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes],
     )
@@ -141,12 +141,15 @@ def _after(model: Model, layer: int, before: Array, found: dict[str, Floats], qu
     return After(x=x, heads=heads, bias=bias, out=found["out"][query], **rows)
 
 
-def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query: int) -> list[Step]:
+def steps_of(
+    found: Mapping[str, Floats], scale: float, softcap: float | None, sink: float | None, query: int
+) -> list[Step]:
+    """The steps of one query from one head's stages: hidden, q, k, v, capped, biased, masked. sink: its logit."""
     x, q, k, v = found["hidden"][query], found["q"][0, query], found["k"][0], found["v"][0]
     products = q * k
     raw = products.sum(axis=1)
-    scaled = raw * spec.scale
-    capped = scaled if spec.softcap is None else np.tanh(scaled / spec.softcap) * spec.softcap
+    scaled = raw * scale
+    capped = scaled if softcap is None else np.tanh(scaled / softcap) * softcap
     bias = _bias(found, query)
     scores = capped if bias is None else capped + bias
     visible = ~(np.isneginf(found["masked"][0, query]) & ~np.isneginf(found["biased"][0, query]))
@@ -161,10 +164,10 @@ def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query:
         Products(formula="q·k_j = Σ_i q_i·k_ji", products=products, raw=raw),
         Scores(
             formula="s_j = q·k_j × scale",
-            scale=spec.scale,
-            softcap=spec.softcap,
+            scale=scale,
+            softcap=softcap,
             scaled=scaled,
-            capped=None if spec.softcap is None else capped,
+            capped=None if softcap is None else capped,
             bias=bias,
             visible=visible.tolist(),
             scores=list(worked.scores),
@@ -182,7 +185,7 @@ def _steps(found: dict[str, Floats], spec: Attention, sink: float | None, query:
     ]
 
 
-def _bias(found: dict[str, Floats], query: int) -> Floats | None:
+def _bias(found: Mapping[str, Floats], query: int) -> Floats | None:
     """What the position encoding adds to this query's scores; None if nothing does."""
     before, after = found["capped"][0, query], found["biased"][0, query]
     if np.array_equal(before, after, equal_nan=True):
@@ -191,7 +194,7 @@ def _bias(found: dict[str, Floats], query: int) -> Floats | None:
         return after - before
 
 
-def _agreement(steps: list[Step], found: dict[str, Floats], query: int) -> float:
+def agreement(steps: list[Step], found: Mapping[str, Floats], query: int) -> float:
     """The largest absolute difference between the worked numbers and the run's own."""
     differences: list[Floats] = []
     for step in steps:

@@ -133,10 +133,23 @@ def _opened(
 
 def _saved(file: Path) -> Source:
     """A saved document, or tensors, as `attn view` opens them."""
-    from attncli.cli.view import opened, record_of
+    from attncli.analysis.documents.run import RunDocument
+    from attncli.cli.view import TENSOR_FILES, opened, record_of
     from attncli.explore.source import Saved
 
     document = opened(file)
+    if file.suffix.lower() in TENSOR_FILES and isinstance(document, RunDocument):
+        from attncli.analysis.saved_derivation import saved_derivation
+        from attncli.inputs.tensors import read_tensors
+
+        tensors, run = read_tensors(file, allow_nonfinite=True), document
+        return Saved(
+            file.name,
+            document,
+            lambda: record_of(document, file),
+            lambda layer, head, query: saved_derivation(tensors, run, layer, head, query),
+        )
+    record_of(document, file)  # what is not about heads is refused before the screen is filled
     return Saved(file.name, document, lambda: record_of(document, file))
 
 

@@ -43,7 +43,7 @@ class Live:
         """The run, whose heads come one after another."""
         return run_record(
             self.model, self.text, self.tokens, name=self.model.identity.name or "", layers=self.layers,
-            heads=self.heads, words=self.words, progress=told,
+            heads=self.heads, words=self.words, exact=True, progress=told,
         )  # fmt: skip
 
     def retold(self, text: str) -> Live:
@@ -114,16 +114,29 @@ class Live:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A saved file. document: what it holds; make: its record, anew each time, for its heads are gone through once."""
+    """A saved file. document: what it holds; make: its record, anew each time, for its heads are gone through once.
+
+    derive: the derivation of a layer, a head and a query, None where queries and keys are not held.
+    """
 
     name: str
     document: Document
     make: Callable[[], RunRecord]
+    derive: Callable[[int, int, int], AttentionTopic] | None = None
 
     def record(self, told: Told) -> RunRecord:
         """The record of the file."""
         del told
         return self.make()
+
+    def derivation(self, layer: int, head: int, query: int) -> AttentionTopic:
+        """One query's attention written out. Raises UnsupportedError where the file does not hold what that takes."""
+        if self.derive is None:
+            raise UnsupportedError(
+                "this file holds no queries and keys to derive the weight from",
+                hint="attn run … --save run.safetensors",
+            )
+        return self.derive(layer, head, query)
 
 
 Source: TypeAlias = Live | Saved

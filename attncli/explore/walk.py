@@ -14,7 +14,7 @@ from attncli.explore.effects import rows as heads_ranked
 from attncli.explore.frame import Notice
 from attncli.explore.held import Held
 from attncli.explore.search import rows as heads_found
-from attncli.explore.source import Source, live
+from attncli.explore.source import Source
 from attncli.explore.state import State, at_head, at_pair
 from attncli.explore.why import STEPS
 from attncli.explore.work import Work
@@ -196,7 +196,7 @@ class Walk:
 
     def _derive(self) -> None:
         """Have the chosen weight derived, unless it is."""
-        source = live(self.source, say(self.view, "explore.why.saved"))
+        source = self.source
         asked = (self.state.layer, self.state.head, self.state.query)
         if asked in self.derivations:
             return

@@ -15,9 +15,13 @@ from attncli.render.phrases import say
 
 def why(walk: Walk) -> None:
     """Derive the chosen weight."""
-    live(walk.source, say(walk.view, "explore.why.saved"))
+    before = walk.state
     walk.state = replace(walk.state.sees("why"), focus="words")
-    walk.follow()
+    try:
+        walk.follow()
+    except AttnError:
+        walk.state = before
+        raise
 
 
 def effect(walk: Walk) -> None:

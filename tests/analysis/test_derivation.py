@@ -77,7 +77,7 @@ def test_the_agreement_would_show_a_difference() -> None:
         "mixed": wrong["matrices"]["output"][None],
     }
     found["raw"][0, 2] = steps(plain)["similarity"]["raw"]
-    assert derivation._agreement(right.steps, found, 2) > 1e-3
+    assert derivation.agreement(right.steps, found, 2) > 1e-3
 
 
 def test_a_query_that_sees_nothing_has_no_weights() -> None:

@@ -92,10 +92,21 @@ class Sides(Struct, frozen=True, eq=False):
 class LayerRecords:
     """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
 
-    chosen: numbers of the heads. everything: whether links that say little count.
+    chosen: numbers of the heads. everything: whether links that say little count. exact: whether queries and keys are
+    kept as they are, for a viewer that need not be small.
     """
 
-    def __init__(self, backend: Backend, layer: int, sides: Sides, chosen: Sequence[int], *, everything: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        layer: int,
+        sides: Sides,
+        chosen: Sequence[int],
+        *,
+        everything: bool,
+        exact: bool = False,
+    ) -> None:
+        self._exact = exact
         self.layer, self.chosen, self.keys = layer, list(chosen), len(sides.keys)
         self._sides = sides
         self._rows: Gathered | None = None
@@ -157,7 +168,7 @@ class LayerRecords:
             short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
             # fewer steps deflate better; what heads share is kept once, and a short text takes little anyway
             coarse = () if short or len(arithmetic.k) < len(arithmetic.q) else COARSE
-            for steps in (*coarse, STEPS, None):
+            for steps in (None,) if self._exact else (*coarse, STEPS, None):
                 products = self._products(place, head, arithmetic, made, steps)
                 error = np.inf if products is None else self._error(place, products)
                 if products is not None and error <= (GOOD if steps in coarse else WORST):

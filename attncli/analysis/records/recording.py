@@ -21,12 +21,15 @@ WHOLE = ("weights", "masked", "capped", "biased")
 class Recording:
     """Traces a model as `Model.trace` does, and keeps a record of each head on the way.
 
-    heads: which, None for all. Records of layers that are not traced do not come. Nothing n × n is held that the run
+    heads: which, None for all; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
+    n × n is held that the run
     does not hold itself, but weights that queries and keys do not give.
     """
 
-    def __init__(self, model: Model, tokens: Sequence[Token], heads: Sequence[int] | None = None) -> None:
-        self._model, self._heads = model, heads
+    def __init__(
+        self, model: Model, tokens: Sequence[Token], heads: Sequence[int] | None = None, *, exact: bool = False
+    ) -> None:
+        self._model, self._heads, self._exact = model, heads, exact
         shown = list(tokens)
         self.sides = Sides(shown, shown, names=identities(tokens, None))
         self._layers: dict[int, LayerRecords] = {}
@@ -72,5 +75,7 @@ class Recording:
             model = self._model
             chosen = range(model.spec.blocks[layer].attention.heads) if self._heads is None else self._heads
             everything = model.identity.source != "checkpoint"
-            self._layers[layer] = LayerRecords(model.backend, layer, self.sides, chosen, everything=everything)
+            self._layers[layer] = LayerRecords(
+                model.backend, layer, self.sides, chosen, everything=everything, exact=self._exact
+            )
         return self._layers[layer]

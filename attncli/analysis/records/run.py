@@ -48,16 +48,18 @@ def run_record(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     words: bool = False,
+    exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
     """A text through the model. layers, heads: which, None for all. words: whether pieces are merged to words.
 
-    progress: told the share done. Nothing n × n is held of a long text, unless its words are merged or it is hashed.
+    exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long text, unless its words
+    are merged or it is hashed.
     """
     if not recordable(model, words=words):
         return _whole_record(model, text, tokens, name, layers, heads, merged_words(tokens, text) if words else None)
     blocks = model.spec.blocks
-    recording = Recording(model, tokens, heads)
+    recording = Recording(model, tokens, heads, exact=exact)
 
     def see(layer: int, kind: str, block: RowBlock) -> None:
         if kind == "self" and progress is not None:

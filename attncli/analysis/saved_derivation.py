@@ -1,0 +1,68 @@
+"""The derivation of one query of a saved run: the stages that `--save` wrote, worked out again step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from attncli.analysis.derivation import Floats, agreement, steps_of
+from attncli.analysis.documents.derivation import After, AttentionTopic, Matrices
+from attncli.analysis.documents.run import RunDocument
+from attncli.errors import UnsupportedError
+
+NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
+LEAST = 0.999
+"""A row that sums to less has a sink, which is not saved."""
+
+
+def saved_derivation(
+    tensors: Mapping[str, np.ndarray[Any, Any]], document: RunDocument, layer: int, head: int, query: int
+) -> AttentionTopic:
+    """`attn.explain/1`, topic "attention", from `layers.{layer}.{stage}` and `hidden.{layer}`. document: the run's.
+
+    Raises UnsupportedError where a stage is missing, or a learned sink took a part of the row.
+    """
+    held = {name: tensors.get(f"layers.{layer}.{name}") for name in NEEDED}
+    hidden = tensors.get(f"hidden.{layer}")
+    scale = document.attention.scale
+    missing = [name for name, array in held.items() if array is None]
+    if missing or hidden is None or scale is None or document.attention.hashing is not UNSET:
+        raise UnsupportedError(
+            "this file does not hold what a derivation takes",
+            expected="every stage of dense attention, as --save writes them",
+        )
+    stages = {name: np.asarray(array, np.float64) for name, array in held.items() if array is not None}
+    heads = len(stages["q"])
+    found: dict[str, Floats] = {"hidden": np.asarray(hidden, np.float64)}
+    for name, array in stages.items():
+        place = head * len(array) // heads  # heads may share keys and values
+        found[name] = array[place : place + 1]
+    row = float(found["weights"][0, query].sum())
+    if 0 < row < LEAST:
+        raise UnsupportedError("a learned sink took a part of this row, and the file does not hold it")
+    steps = steps_of(found, scale, document.attention.softcap, None, query)
+    out = tensors.get(f"layers.{layer}.out")
+    return AttentionTopic(
+        version=document.version,
+        text=document.text,
+        tokens=document.tokens,
+        pieces=document.pieces,
+        model=document.model,
+        attention=document.attention,
+        topic="attention",
+        layer=layer,
+        head=head,
+        query=query,
+        extra_keys=found["k"].shape[-2] - len(document.tokens),
+        rotated=document.attention.position.startswith("rope"),
+        shapes=document.shapes,
+        steps=steps,
+        matrices=Matrices(scores=found["masked"][0], weights=found["weights"][0], output=found["mixed"][0]),
+        after=UNSET if out is None else After(x=found["hidden"][query], out=np.asarray(out, np.float64)[query]),
+        agreement=agreement(steps, found, query),
+        empty_rows=document.empty_rows,
+        warnings=document.warnings,
+    )
