@@ -17,29 +17,10 @@ from tempfile import TemporaryDirectory
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 SIZES = (15, 128, 512, 4096)
-WORDS = [
-    "the",
-    "animal",
-    "did",
-    "not",
-    "cross",
-    "street",
-    "because",
-    "it",
-    "was",
-    "too",
-    "tired",
-    "and",
-    "then",
-    "we",
-    "went",
-    "home",
-    "to",
-    "eat",
-    "bread",
-    "near",
-    "river",
-]
+WORDS = (
+    "the", "animal", "did", "not", "cross", "street", "because", "it", "was", "too", "tired", "and", "then", "we", "went", "home",
+    "to", "eat", "bread", "near", "river",
+)  # fmt: skip
 
 
 def text(tokens: int) -> str:
@@ -47,12 +28,15 @@ def text(tokens: int) -> str:
 
 
 def write(tokens: int, file: str) -> None:
-    """In a process of its own: run without and with the page, and what memory it took beyond the run."""
+    """In a process of its own: the run of `attn run` without and with the page, least of three, and the memory of either."""
     import attncli
-    from attncli.analysis.records.run import run_record
+    from attncli.analysis.records.recording import Recording
+    from attncli.analysis.records.run import recorded_run
+    from attncli.analysis.run import Wanted, run_document
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer
     from attncli.models.one_layer import Settings, seeded_model
+    from attncli.models.row_blocks import LONG, rows_for
     from attncli.render.page.contents import Page
     from attncli.render.page.writer import page_bytes
 
@@ -63,51 +47,85 @@ def write(tokens: int, file: str) -> None:
         backend = choose("numpy", device=None, dtype="float32")
         model = seeded_model(Settings(d_model=768, heads=12), 0, "seeded", tokenizer("whitespace"), backend)
         found = model.encode(" ".join(f"{word}{at}" for at, word in enumerate(text(tokens).split())))
-    start = time.perf_counter()
-    for _ in model.trace(found, keep=(), rows=64):
-        pass
-    alone, before = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
-    with open(file, "wb") as out:  # noqa: PTH123
-        for piece in page_bytes(Page("benchmark", [run_record(model, "benchmark", found)])):
-            out.write(piece)
-    taken, memory = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = rows_for(model.spec, len(found)) if len(found) > LONG else None
+    alone = taken = 1e9
+    for _ in range(2 if tokens > 512 else 3):
+        start = time.perf_counter()
+        run_document(model, "benchmark", found, Wanted(matrices=False), rows=rows)
+        alone = min(alone, time.perf_counter() - start)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(2 if tokens > 512 else 3):
+        start = time.perf_counter()
+        recording = Recording(model, found)
+        run_document(model, "benchmark", found, Wanted(matrices=False), rows=rows, recording=recording)
+        with open(file, "wb") as out:  # noqa: PTH123
+            for piece in page_bytes(Page("benchmark", [recorded_run(model, "benchmark", recording)])):
+                out.write(piece)
+        taken = min(taken, time.perf_counter() - start)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{len(found)} {Path(file).stat().st_size} {alone:.3f} {taken:.3f} {before / 1024:.0f} {memory / 1024:.0f}")
 
 
 LOOKS = {
-    "one head": "attn.choose({head: attn.state.head ? 0 : 1})",
-    "hover": "attn.choose({query: attn.state.query + 1})",
-    "search": "attn.choose({view: 'search'})",
+    "hover": "(at) => attn.choose({query: (7 * at) % attn.meta.runs[0].q.length, key: (5 * at) % attn.meta.runs[0].q.length})",
+    "hover, links": "(at) => attn.choose({view: 'links', query: (7 * at) % attn.meta.runs[0].q.length})",
+    "hover, rollout": "(at) => attn.choose({view: 'rollout', query: (7 * at) % attn.meta.runs[0].q.length})",
+    "one head": "(at) => attn.choose({view: 'matrix', head: (at + 1) % attn.meta.runs[0].heads.length})",
 }
-ONCE = """async () => {
+SEVERAL = """async () => {
+  const act = LOOK, waits = [], frames = [];
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const turn = () => new Promise((done) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = done;
+    port2.postMessage(0);
+  });
+  for (let at = 0; at < 12; at++) {
+    const start = performance.now();
+    act(at);
+    await turn();
+    waits.push(performance.now() - start);
+    await new Promise((done) => requestAnimationFrame(done));
+    await turn();
+    frames.push(performance.now() - start);
+    await pause(30);
+  }
+  return [waits, frames].map((all) => all.sort((a, b) => a - b)[2]);
+}"""
+"""Milliseconds of what the script does, and until the frame with it is drawn: the third least of twelve."""
+SEARCH = """async () => {
   const start = performance.now();
-  ACT;
-  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  attn.choose({view: "search"});
+  while (!document.querySelector("#view .found li")) await new Promise((done) => setTimeout(done, 1));
   return performance.now() - start;
 }"""
 
 
-def browse(file: str) -> dict[str, float]:
+def browse(file: str) -> dict[str, str]:
     """Milliseconds of each thing that a reader does, in Chromium without a screen."""
     from browsing import browser, opened
 
     with browser() as started:
         start = time.perf_counter()
         window = opened(started, Path(file))
-        found = {"open": (time.perf_counter() - start) * 1000}
+        found = {"open": f"{(time.perf_counter() - start) * 1000:.0f}"}
         paint = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"
-        found["first paint"] = float(window.value(paint) or 0)
         window.page.wait_for_timeout(1500)
+        found["first paint"] = f"{window.value(paint) or 0:.0f}"
+        found["search"] = f"{window.value(SEARCH):.0f}"
         for name, act in LOOKS.items():
-            found[name] = min(float(window.value(ONCE.replace("ACT", act))) for _ in range(3))
-        window.until("() => document.querySelectorAll('#view .found li').length", seconds=60)
-        found["memory MB"] = float(window.value("performance.memory.usedJSHeapSize")) / 1e6
+            window.value("(view) => attn.choose({view})", "matrix")
+            window.page.wait_for_timeout(500)
+            if name == "hover, rollout":
+                window.value("(view) => attn.choose({view})", "rollout")
+                window.page.wait_for_timeout(3000)
+            found[name] = " to ".join(f"{one:.1f}" for one in window.value(SEVERAL.replace("LOOK", act)))
+        found["memory"] = f"{window.value('performance.memory.usedJSHeapSize') / 1e6:.0f} MB"
     return found
 
 
 def bertviz(tokens: int) -> str:
-    """BertViz's head view of as many weights, where it is installed."""
+    """BertViz's model view of as many weights, where it is installed."""
     script = (
         "import time,torch,resource\nfrom bertviz import model_view\nt=time.perf_counter()\n"
         f"n={tokens}\na=[torch.rand(1,12,n,n) for _ in range(6)]\n"
@@ -129,9 +147,9 @@ def main(sizes: list[int]) -> None:
             print(
                 f"{count} tokens: {int(size) / 1e6:.2f} MB, run {alone} s, run and page {taken} s, memory {before} to {memory} MB"
             )
-            print("   " + ", ".join(f"{name} {value:.0f}" for name, value in browse(file).items()) + " (ms)")
+            print("   " + ", ".join(f"{name} {value}" for name, value in browse(file).items()) + " (ms)")
             if tokens <= 512:
-                print(f"    BertViz (bytes, seconds, MB): {bertviz(tokens)}")
+                print(f"    BertViz's model view (bytes, seconds, MB): {bertviz(tokens)}")
 
 
 if __name__ == "__main__":
