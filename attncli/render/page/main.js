@@ -33,7 +33,7 @@ function frame() {
   fill("order", select("sort", ["layer", ...run().metrics], state.sort, (sort) => choose({ sort }), "metric"));
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
   fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
-  fill("heads-title", say("heads.title", run().heads.length));
+  fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", run().heads.length));
   fill("line", run().line);
   fill("notes", ...run().notes.map((note) => make("li", note)));
   fill("keys", ...say("help.keys").split("\n").flatMap((line) => {

@@ -108,6 +108,28 @@ def test_the_matrix_zooms_and_scales(window: Opened) -> None:
     assert window.value(seen) != before
 
 
+def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Opened) -> None:
+    picture = "() => document.querySelector('#view canvas.matrix').toDataURL()"
+    places = """() => ['cell', 'asks', 'asked'].map((name) => {
+      const mark = document.querySelector(`.plot .${name}`), {left, top} = mark.getBoundingClientRect();
+      return [mark.textContent, Math.round(left), Math.round(top)];
+    })"""
+    before, (cell, *_) = window.value(picture), window.value(places)
+    box = window.value(
+        "() => { const {x, y} = document.querySelector('.plot .cell').getBoundingClientRect(); return [x, y] }"
+    )
+    window.page.mouse.move(box[0] + 5 + 35, box[1] + 5 - 35)
+    window.until("() => attn.state.query === 9 && attn.state.key === 3")
+    after = window.until(f"() => {{ const now = ({places})(); return now[1][0] === 'because' && now }}")
+    assert [after[1][0], after[2][0]] == ["because", "didn"]
+    assert after[0][1] > cell[1]
+    assert after[0][2] < cell[2]
+    assert window.value(picture) == before
+    assert "because looks at didn" in window.value("() => document.querySelector('#said').textContent")
+    window.until("() => location.hash.includes('q=9&k=3')")
+    window.page.mouse.move(0, 0)
+
+
 def test_the_derivation_adds_up(window: Opened) -> None:
     window.value("() => attn.choose({view: 'derivation'})")
     window.until("() => document.querySelectorAll('#view .terms tbody tr').length")
