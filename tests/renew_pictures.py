@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import sys
 
+from walking import pressed
+
 import attncli
 from attncli.analysis.run import Wanted, run_document
+from attncli.explore.source import Live
+from attncli.explore.state import State
 from attncli.guide import FOLDER
+from attncli.models.model import Model
 from attncli.render.figures.screen import draw_screen
+from attncli.render.lines import Lines
 from attncli.render.screens.run import run_screen
 from attncli.render.view import View
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
+SIZE = (100, 28)
 
 
 def main() -> None:
     model = attncli.load("minilm")
+    (FOLDER / "pictures").mkdir(exist_ok=True)
+    for name, drawn in {"it": where_it_looks(model), "explore": explored(model)}.items():
+        (FOLDER / "pictures" / f"{name}.svg").write_text(draw_screen(drawn).svg(), "utf-8")
+        sys.stdout.write(f"{name}.svg\n")
+
+
+def where_it_looks(model: Model) -> Lines:
     tokens = model.encode(SENTENCE)
     (query,) = [token.index for token in tokens if token.text == "it"]
     document = run_document(model, SENTENCE, tokens, Wanted(query=query, top=3))
     view = View(width=80, color=True, light=True, show=frozenset({"overview", "links", "answer"}))
-    (FOLDER / "pictures").mkdir(exist_ok=True)
-    (FOLDER / "pictures" / "it.svg").write_text(draw_screen(run_screen(document, view)).svg(), "utf-8")
-    sys.stdout.write("it.svg\n")
+    return run_screen(document, view)
+
+
+def explored(model: Model) -> Lines:
+    """The explorer at layer 5 head 11, where "it" looks at "animal"."""
+    source = Live.of(model, SENTENCE)
+    words = [token.text for token in source.tokens]
+    start = State(layer=5, head=11, query=words.index("it"), key=words.index("animal"))
+    app, _ = pressed(source, size=SIZE, view=View(color=True, light=True), start=start)
+    return Lines(app.canvas.pane.rows)
 
 
 if __name__ == "__main__":

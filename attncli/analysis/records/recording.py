@@ -22,8 +22,7 @@ class Recording:
     """Traces a model as `Model.trace` does, and keeps a record of each head on the way.
 
     heads: which, None for all; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
-    n × n is held that the run
-    does not hold itself, but weights that queries and keys do not give.
+    n × n is held that the run does not hold itself, but weights that queries and keys do not give.
     """
 
     def __init__(
