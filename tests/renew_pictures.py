@@ -1,12 +1,17 @@
-"""Draws the guide's pictures anew: `python renew_pictures.py`. They are the screens themselves, in colour."""
+"""Draws the guide's pictures anew: `python renew_pictures.py`. They are the screens themselves, in colour, and the page
+as Chromium shows it."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from browsing import browser, opened
 from walking import pressed
 
 import attncli
+from attncli.analysis.records.run import run_record
 from attncli.analysis.run import Wanted, run_document
 from attncli.explore.source import Live
 from attncli.explore.state import State
@@ -14,6 +19,8 @@ from attncli.guide import FOLDER
 from attncli.models.model import Model
 from attncli.render.figures.screen import draw_screen
 from attncli.render.lines import Lines
+from attncli.render.page.contents import Page
+from attncli.render.page.writer import page_bytes
 from attncli.render.screens.run import run_screen
 from attncli.render.view import View
 
@@ -27,6 +34,8 @@ def main() -> None:
     for name, drawn in {"it": where_it_looks(model), "explore": explored(model)}.items():
         (FOLDER / "pictures" / f"{name}.svg").write_text(draw_screen(drawn).svg(), "utf-8")
         sys.stdout.write(f"{name}.svg\n")
+    (FOLDER / "pictures" / "page.png").write_bytes(opened_page(model))
+    sys.stdout.write("page.png\n")
 
 
 def where_it_looks(model: Model) -> Lines:
@@ -44,6 +53,19 @@ def explored(model: Model) -> Lines:
     start = State(layer=5, head=11, query=words.index("it"), key=words.index("animal"))
     app, _ = pressed(source, size=SIZE, view=View(color=True, light=True), start=start)
     return Lines(app.canvas.pane.rows)
+
+
+def opened_page(model: Model) -> bytes:
+    """The page of the sentence at the same head and words, as a picture."""
+    tokens = model.encode(SENTENCE)
+    words = [token.text for token in tokens]
+    with TemporaryDirectory() as folder, browser() as chromium:
+        file = Path(folder) / "page.html"
+        file.write_bytes(b"".join(page_bytes(Page(SENTENCE, [run_record(model, SENTENCE, tokens)]))))
+        window = opened(chromium, file, f"#h=5.11&q={words.index('it')}&k={words.index('animal')}&v=matrix")
+        window.until("() => document.querySelector('#view canvas.matrix')?.width > 300")
+        window.page.wait_for_timeout(500)
+        return bytes(window.page.screenshot(full_page=True))
 
 
 if __name__ == "__main__":

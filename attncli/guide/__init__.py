@@ -10,7 +10,7 @@ from pathlib import Path
 from attncli.errors import UsageError
 
 PAGES = (
-    "learners", "engineers", "researchers", "explore", "importance", "corpora", "operators", "models", "weights",
+    "learners", "engineers", "researchers", "explore", "views", "importance", "corpora", "operators", "models", "weights",
     "masks", "json", "python", "cost",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
