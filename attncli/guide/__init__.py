@@ -10,8 +10,8 @@ from pathlib import Path
 from attncli.errors import UsageError
 
 PAGES = (
-    "learners", "engineers", "researchers", "explore", "views", "importance", "corpora", "operators", "models", "weights",
-    "masks", "json", "python", "cost",
+    "learners", "engineers", "researchers", "explore", "views", "importance", "corpora", "operators", "models",
+    "weights", "masks", "json", "python", "cost",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
 LANGUAGES = ("en", "zh")
