@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from attncli.analysis.linear_forms import Coefficients, FormRows, Summed, coefficients
 from attncli.analysis.measure import known, uniform_rows
-from attncli.analysis.metrics import Metric
+from attncli.analysis.metrics import Metric, PerRow
 from attncli.analysis.row_facts import About, WeightRows
 from attncli.analysis.visible_keys import Bools, Floats, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend, numpy_backend
@@ -133,7 +133,7 @@ class Texts:
     """The coefficients of some texts of one length. abouts: what is known of each text's tokens."""
 
     def __init__(self, length: Length, abouts: Sequence[About]) -> None:
-        self.length = length
+        self.length, self._abouts = length, abouts
         self.own = [about_coefficients(length, about) for about in abouts]
         even = length.see.spread() if length.see.seen is not None else None
         if even is None:
@@ -147,6 +147,10 @@ class Texts:
                 norm = one.rows if one.norm is None else _of(one.norm, even[0])
                 self.baseline[text, at] = _of(one.value, even[0]) / norm if norm > 0 else np.nan
                 self.rows[at] = one.rows
+            for at in length.by_text.keys() - own.keys():
+                held = length.by_text[at].of(uniform_rows(length.i, length.see, abouts[text]))
+                summed, weight, self.rows[at] = _added_up(held, 1, length.count)
+                self.baseline[text, at] = summed[0] / weight[0] if weight[0] > 0 else np.nan
         self._columns: dict[tuple[str, str], Array] = {}
 
     def columns(self, backend: Backend, dtype: str) -> Array:
@@ -155,6 +159,8 @@ class Texts:
             held = np.zeros((len(self.own), self.length.count**2, 2 * len(self.length.by_text)), np.float32)
             for text, own in enumerate(self.own):
                 for place, at in enumerate(self.length.by_text):
+                    if at not in own:
+                        continue
                     for side, part in enumerate((own[at].value, own[at].norm)):
                         if part is not None and part.keys is not None:
                             held[text, :, 2 * place + side] = part.keys.reshape(-1)
@@ -187,26 +193,24 @@ class Texts:
             products = _float(backend, backend.matmul(flat, self.columns(backend, dtype)))
             for place, at in enumerate(length.by_text):
                 for text, own in enumerate(self.own):
+                    if at not in own:  # not linear: row by row, as everywhere
+                        told = None if entropy is None else entropy[text]
+                        rows = self._rows(backend, weights[text], self._abouts[text], told)
+                        value[text, :, at], norm[text, :, at], _ = _added_up(length.by_text[at].of(rows), heads, count)
+                        continue
                     one = own[at]
                     value[text, :, at] = one.value.constant + products[text, :, 2 * place]
                     norm[text, :, at] = one.rows if one.norm is None else products[text, :, 2 * place + 1]
         if length.by_row:
-            rows = WeightRows(
-                backend,
-                weights.reshape((texts * heads, count, count)),
-                length.i,
-                0,
-                length.see,
-                About(),
-                entropy=None if entropy is None else entropy.reshape((texts * heads, count)),
-            )
+            told = None if entropy is None else entropy.reshape((texts * heads, count))
+            rows = self._rows(backend, weights.reshape((texts * heads, count, count)), About(), told)
             for at, metric in length.by_row.items():
-                found = metric.of(rows)
-                used = np.broadcast_to(found.used, found.value.shape)
-                value[..., at] = np.where(used, found.value, 0.0).sum(-1).reshape((texts, heads))
-                weight = used if found.weight is None else np.where(used, found.weight, 0.0)
-                norm[..., at] = weight.sum(-1).reshape((texts, heads))
+                summed, weight, _ = _added_up(metric.of(rows), texts * heads, count)
+                value[..., at], norm[..., at] = summed.reshape((texts, heads)), weight.reshape((texts, heads))
         return Sums(value, norm, self.rows, self.baseline)
+
+    def _rows(self, backend: Backend, weights: Array, about: About, entropy: Array | None) -> WeightRows:
+        return WeightRows(backend, weights, self.length.i, 0, self.length.see, about, entropy=entropy)
 
 
 class _Facts:
@@ -230,6 +234,14 @@ class _Facts:
                     found = backend.max(beyond, -1)[..., 0] if beyond.shape[-1] else weights[..., 0] * 0.0
                     self._known[name] = _float(backend, found)
         return self._known[name]
+
+
+def _added_up(found: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
+    """A metric's value and norm of each head, and how many rows it uses."""
+    used = np.broadcast_to(found.used, (heads, count))
+    value = np.where(used, np.broadcast_to(found.value, used.shape), 0.0).sum(-1)
+    norm = used if found.weight is None else np.where(used, np.broadcast_to(found.weight, used.shape), 0.0)
+    return value, norm.sum(-1).astype(np.float64), int(used[0].sum())
 
 
 def _of(part: Summed, even: Floats) -> float:

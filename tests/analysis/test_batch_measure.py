@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from attncli.analysis.batch_measure import Length, Texts, sight_of
 from attncli.analysis.linear_forms import FormRows, LinearForm, coefficients
 from attncli.analysis.measure import known, measure
-from attncli.analysis.metrics import METRICS, OFFSETS
+from attncli.analysis.metrics import METRICS, OFFSETS, Metric, PerRow
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_facts import About
 from attncli.arrays.backend import choose
@@ -56,6 +58,24 @@ def test_every_metric_says_its_own_coefficients():
     about = About(Pairs([1, 2, 1, 1]), np.ones(4, bool), np.zeros(4, bool))
     rows = FormRows(np.arange(4), sight_of(Causal(), 4), about, 4)
     assert {name for name in NAMES if coefficients(known(name), rows) is None} == NOT_LINEAR
+
+
+def _odd(rows):
+    return PerRow(np.maximum(rows.same(0), 0.1) ** 2, rows.i > 0)
+
+
+def _new(rows):
+    return PerRow(rows.key(0) + 0.5 * rows.at(1), rows.i >= 0)
+
+
+def test_a_new_metric_works_in_batches_by_itself(monkeypatch):
+    """Linear or not, of the tokens or not: whoever adds a metric to the table adds nothing for batches."""
+    for name, of, needs in (("new_linear", _new, ""), ("new_odd", lambda rows: PerRow(rows.at(0) ** 2, rows.i > 0), ""),
+                            ("new_odd_tokens", _odd, "tokens")):  # fmt: skip
+        monkeypatch.setitem(METRICS, name, Metric(name, "", 0, 1, "", "", "", "", of, needs=needs))
+    monkeypatch.setattr(sys.modules[__name__], "NAMES", (*METRICS,))
+    test_batches_measure_what_rows_measure(Causal(), "torch", 7)
+    test_batches_measure_what_rows_measure(Everywhere(), "numpy", 5)
 
 
 def test_entropy_that_the_step_has_told_is_used():
