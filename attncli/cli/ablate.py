@@ -84,7 +84,7 @@ def ablate(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     page: PageOptions,
     removal: RemovalOptions,
     measured: MeasureOptions,
@@ -102,7 +102,7 @@ def ablate(
     from attncli.render.screens.ablate import PARTS, ablate_rows, ablate_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
+    answer.check(output, environment, parts=PARTS, heeded=("top",))
     page_output.check(page, output, lines=text.lines)
     how = answer.view(output, environment, parts=PARTS)
     check(removal)
@@ -110,6 +110,10 @@ def ablate(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
     by = _by(environment, loaded, removal)
 
+    if text.lines and "baseline" in environment.given and removal.baseline != "none":
+        raise UsageError(
+            "--baseline draws random changes for one text, and --lines gives several", expected="one or the other"
+        )
     over = text.lines and not output.ndjson and output.svg is None
 
     def documents() -> Iterator[AblateDocument]:

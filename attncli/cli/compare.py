@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.effects import EffectsDocument
     from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.records.run import RunRecord
-    from attncli.render.view import View
 
 
 def compare(
@@ -67,15 +67,17 @@ def compare(
     from attncli.render.screens.compare import PARTS, compare_rows, compare_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
     page_output.check(page, output)
-    how = answer.view(output, environment, parts=PARTS)
-    effects = _effects(texts)
+    effects, saved = _effects(texts), _saved(texts)
+    if effects is not None or saved is not None:
+        _refuse_weights(environment, page if effects is not None else None)
     if effects is not None:
-        _compare_effects(effects, output, environment, how, fail_above)
+        _compare_effects(effects, output, environment, fail_above)
         return
+    answer.check(output, environment, parts=PARTS, heeded=("top", "max_output"))
+    how = answer.view(output, environment, parts=PARTS)
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = _saved(texts) or _sides(environment, texts, asked, shape, tokenizer, output, records)
+    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output, records)
     worst: list[float] = []
 
     def documents() -> Iterator[CompareDocument]:
@@ -145,19 +147,33 @@ def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | Non
     return known if len(known) == len(found) else None
 
 
+def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
+    """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: of
+    documents that no page shows."""
+    about = {item.name for group in (SideOptions, ShapeOptions) for item in fields(group)} | {"tokenizer"}
+    if unheeded := sorted(environment.given & about):
+        raise UsageError(
+            f"--{unheeded[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
+            expected="one or the other",
+        )
+    if page is not None and page.html is not None:
+        raise UsageError("--html is a page about heads that look at tokens", expected="runs, not effects, or no --html")
+
+
 def _compare_effects(
     sides: list[tuple[str, EffectsDocument]],
     output: OutputOptions,
     environment: Environment,
-    how: View,
     fail_above: float | None,
 ) -> None:
     from attncli.analysis.effects.texts import difference_document
-    from attncli.render.screens.difference import difference_rows, difference_screen
+    from attncli.render.screens.difference import PARTS, difference_rows, difference_screen
 
+    answer.check(output, environment, parts=PARTS)
+    how = answer.view(output, environment, parts=PARTS)
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
-    answer.give([document], difference_screen, difference_rows, output, environment, how)
+    picture.give([document], difference_screen, difference_rows, output, environment, how)
     worst = abs(document.heads[0].difference)
     if fail_above is not None and worst > fail_above:
         raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")

@@ -41,7 +41,7 @@ def cross(
             help="The text that is looked at; - for standard input.", show_default=False, metavar="KEY_TEXT"
         ),
     ],
-    model: ModelOptions,
+    model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors")],
@@ -68,7 +68,7 @@ def cross(
     from attncli.render.screens.cross import PARTS, cross_rows, cross_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
+    answer.check(output, environment, parts=PARTS, heeded=("top", "max_output"))
     page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
     if model.embeddings is not None:

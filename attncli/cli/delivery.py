@@ -49,14 +49,22 @@ def check(
     *,
     parts: Sequence[str] = (),
     written: Mapping[str, Path | None] | None = None,
+    heeded: Sequence[str] = (),
 ) -> None:
     """Check the output options before any work; raises UsageError, and AttnError for a file that cannot be written.
 
-    parts: what `--show` may name. written: the files of the command's own options, by option.
+    parts: what `--show` may name. written: the files of the command's own options, by option. heeded: options about
+    the screen that change this command's document, too.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
     if len(formats) > 1:
         raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
+    if formats and asked.svg is None:
+        _refuse_looks(asked, environment, formats[0], heeded)
+    if not formats and "max_output" in environment.given and "max_output" not in heeded:
+        raise UsageError(
+            "--max-output is about a document, and none is written", expected="--json, --ndjson or --plain"
+        )
     if asked.svg is not None and asked.svg.suffix.lower() not in FIGURES:
         raise UsageError(f"--figure is {str(asked.svg)!r}", expected="a file ending in .svg, .png or .pdf")
     if asked.figure_style:
@@ -77,6 +85,23 @@ def check(
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
     _check_files({"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **(written or {})})
+
+
+LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
+"""The options about how a screen looks, by name."""
+
+
+def _refuse_looks(asked: OutputOptions, environment: Environment, machine: str, heeded: Sequence[str]) -> None:
+    """Raise UsageError where the command line asks how a screen looks that is not drawn; variables and settings that
+    do not apply are silent."""
+    for name in LOOKS:
+        if name in environment.given and name not in heeded:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} is about the screen, and {machine} draws none", expected=f"no {option}, or no {machine}"
+            )
+    if asked.color == "always" and "color" in environment.given:
+        raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
 
 
 def _check_files(given: Mapping[str, Path | None]) -> None:

@@ -74,6 +74,8 @@ def measures(asked: MeasureOptions) -> tuple[Measure, ...]:
             raise UsageError("--target is about log-probabilities", expected="--measure logprob as well")
     if asked.every and asked.target is not None:
         raise UsageError("--every measures each token that follows", expected="no --target")
+    if asked.every and asked.query is not None and "vector" not in found:
+        raise UsageError("--every measures at every token, and --query names one", expected="one or the other")
     return tuple(dict.fromkeys(found))
 
 

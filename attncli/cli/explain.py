@@ -12,7 +12,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import explain_topics, request
 from attncli.cli.explain_delivery import check_steps, give
-from attncli.cli.explain_options import ExplainOutput, one
+from attncli.cli.explain_options import TextOutput, one
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -34,7 +34,7 @@ def text(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TextOutput,
     query: Annotated[str | None, the.QUERY] = None,
 ) -> None:
     """The derivation of one query's attention, step by step, with this text's numbers.
@@ -55,7 +55,7 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    answer.check(output, environment, parts=PARTS)
+    answer.check(output, environment, parts=PARTS, heeded=("max_output",))
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)

@@ -24,7 +24,7 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
     """Answer with the document of a topic."""
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    answer.check(output, environment)
+    answer.check(output, environment, heeded=("max_output",))
     give(document, output, environment, answer.view(output, environment))
 
 

@@ -11,7 +11,7 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_options import ExplainOutput, one
+from attncli.cli.explain_options import TopicOutput, one
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, without
 from attncli.cli.output import Environment
 
@@ -44,7 +44,7 @@ def position(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
     query: Annotated[str | None, the.QUERY] = None,
 ) -> None:
     """How attention learns where words stand: each way's numbers, and what it does to one query's weights.
@@ -79,7 +79,7 @@ def mask(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
     query: Annotated[str | None, the.QUERY] = None,
     others: Annotated[
         list[str] | None,
@@ -120,7 +120,7 @@ def multihead(
     model: Annotated[ModelOptions, without("head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
     query: Annotated[str | None, the.QUERY] = None,
 ) -> None:
     """Several heads: what each looks at, what the average hides, and concat(O₁ … O_h)·W_O written out.
@@ -140,7 +140,7 @@ def residual(
     model: Annotated[ModelOptions, without("head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
     query: Annotated[str | None, the.QUERY] = None,
 ) -> None:
     """The residual connection x + O and the norm, worked out for one query.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from attncli.cli import declarations as the
+from attncli.cli.offer import without
 from attncli.cli.options import OutputOptions
 from attncli.errors import UsageError
 
@@ -19,6 +20,13 @@ class ExplainOutput(OutputOptions):
 
     precision: Annotated[int, the.PRECISION] = DIGITS
     step: Annotated[bool, the.STEP] = False
+
+
+TextOutput = Annotated[ExplainOutput, without("scale_colors")]
+TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors")]
+"""Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
+SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output")]
+"""Those of a topic without a text, whose document is small."""
 
 
 def one(chosen: list[int] | None, what: str) -> int:

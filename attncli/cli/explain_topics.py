@@ -12,7 +12,7 @@ from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
 from attncli.cli.explain_layer_topics import POSITIONS, mask, multihead, position, residual, same_seed
-from attncli.cli.explain_options import ExplainOutput, one
+from attncli.cli.explain_options import SmallOutput, TopicOutput, one
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number, without
 from attncli.cli.output import Environment
@@ -28,7 +28,7 @@ TOPICS = (
 
 def softmax(
     ctx: typer.Context,
-    output: ExplainOutput,
+    output: SmallOutput,
     numbers: Annotated[
         list[str] | None,
         typer.Argument(help="The scores. [default: 2.0 1.0 0.1]", show_default=False, metavar="[NUMBER]..."),
@@ -64,7 +64,7 @@ def softmax(
 
 def scaling(
     ctx: typer.Context,
-    output: ExplainOutput,
+    output: SmallOutput,
     d_k: Annotated[int, number("--d-k", help="Width of the queries and keys.", panel=MODEL)] = 64,
     d_model: Annotated[
         int | None,
@@ -88,10 +88,10 @@ def scaling(
 def matrix_softmax(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
+    model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
 ) -> None:
     """Softmax of each row against softmax over the whole matrix, on a text's scores.
 
@@ -118,7 +118,7 @@ def order(
     model: Annotated[ModelOptions, without("head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: ExplainOutput,
+    output: TopicOutput,
     other: Annotated[
         str | None,
         typer.Argument(
@@ -170,7 +170,7 @@ def order(
 
 def metric(
     ctx: typer.Context,
-    output: ExplainOutput,
+    output: SmallOutput,
     name: Annotated[
         str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")
     ] = None,
@@ -184,6 +184,8 @@ def metric(
     if name is None:
         environment: Environment = ctx.obj
         answer.check(output, environment)
+        if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
+            raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
         how = answer.view(output, environment)
         from attncli.render.screens.metrics_list import metrics_screen
 

@@ -74,6 +74,11 @@ def find(
             expected="--from TOK and --to TOK",
             hint="attn find TEXT --from it --to animal",
         )
+    if not effect and (unseen := environment.given & {"residual", "layer_norm", "output_projection"}):
+        raise UsageError(
+            f"--{min(unseen).replace('_', '-')} changes what leaves the layer, and links are shown",
+            expected="--effect as well",
+        )
     single = output.json or output.svg is not None or page.html is not None
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
 

@@ -60,6 +60,11 @@ class GroupedCommand(TyperCommand):
         """For `--verbose`: where each value came from that can be set once for all commands."""
         environment: Environment = ctx.obj
         environment.lang = ctx.params.get("lang") or environment.lang
+        environment.given = frozenset(
+            name
+            for name in ctx.params
+            if (source := ctx.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+        )
         for parameter in self.params:
             setting = environment.settings.get(parameter.name or "")
             source = ctx.get_parameter_source(parameter.name)

@@ -9,6 +9,7 @@ import typer
 from attncli.cli import delivery
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
 from attncli.cli.output import Environment
+from attncli.errors import UsageError
 
 
 def guide(
@@ -30,6 +31,8 @@ def guide(
     from attncli.render.markdown import markdown as drawn
     from attncli.render.screens.guide import contents
 
+    if markdown and page is None:
+        raise UsageError("--markdown is about a page, and none is named", expected="attn guide PAGE --markdown")
     text = None if page is None else room.page(page, how.lang)
     if text is not None and markdown:
         environment.write(text.encode())

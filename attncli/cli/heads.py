@@ -86,7 +86,7 @@ class HeadsOptions:
 def heads(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
+    model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("top")],
@@ -105,7 +105,7 @@ def heads(
 
     environment: Environment = ctx.obj
     page_output.check(page, output, lines=text.lines)
-    answer.check(output, environment, parts=PARTS, written={"--html": page.html})
+    answer.check(output, environment, parts=PARTS, written={"--html": page.html}, heeded=("show", "top"))
     how = answer.view(output, environment, parts=PARTS)
     if asked.renormalise and asked.exclude is None:
         raise UsageError(

@@ -104,6 +104,7 @@ def mask(
     if layer is not None and model is None:
         raise UsageError("--layer needs --model", expected="--model NAME --layer L")
     masks = [request.mask([one_spec], seed) for one_spec in spec or ()]
+    _refuse_unheeded(environment, bias, model, spec or [], seed)
     count = _positions(masks) if n is None else n
     check_n(count)
     loaded = (
@@ -116,6 +117,9 @@ def mask(
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
     if len(masks) < 2 and answer.shown(output, PARTS) == frozenset(("counts",)):
         raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
+    found = _bias(bias, loaded, at, head, num_heads, count)
+    if found is None and "head" in environment.given:
+        raise UsageError("--head is about a bias that differs by head, and this model adds none", expected="no --head")
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:
@@ -123,10 +127,27 @@ def mask(
             masks or [request.mask(None)],
             count,
             seed=seed,
-            bias=_bias(bias, loaded, at, head, num_heads, count),
+            bias=found,
             model=loaded,
         )
     picture.give([document], mask_screen, mask_rows, output, environment, how)
+
+
+def _refuse_unheeded(
+    environment: Environment, bias: str | None, model: str | None, specs: list[str], seed: int
+) -> None:
+    """Raise UsageError for heads beside a bias that is the same for all or none, and for a seed that nothing draws
+    from."""
+    slopes = bias is not None and bias.startswith("alibi")
+    if "head" in environment.given and not slopes and model is None:
+        raise UsageError(
+            "--head is about a bias that differs by head", expected="--bias alibi, or --model NAME, as well"
+        )
+    if "num_heads" in environment.given and not slopes:
+        raise UsageError("--num-heads is about ALiBi's slopes", expected="--bias alibi as well")
+    drawn = [request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs]
+    if "seed" in environment.given and specs and not any(drawn):
+        raise UsageError("--seed is about bigbird and lsh, and none is asked for", expected="one of them as well")
 
 
 def _bias(name: str | None, model: Model | None, layer: int, head: int, heads: int, n: int) -> Bias | None:

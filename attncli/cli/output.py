@@ -51,6 +51,7 @@ class Environment:
     lang: str = "en"
     machine: bool = False  # a machine reads the answer: errors are told as JSON
     origins: list[str] = field(default_factory=list)  # where values came from, for --verbose
+    given: frozenset[str] = frozenset()  # the parameters that stand on the command line itself
     stopped: int | None = None  # the signal that ended the command
     started: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded

@@ -37,7 +37,7 @@ def patch(
     model: ModelOptions,
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: Annotated[OutputOptions, without("scale_colors", "max_output")],
+    output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
     clean: Annotated[str, typer.Argument(help="The text whose answer is wanted.", show_default=False, metavar="CLEAN")],
     corrupt: Annotated[
         str, typer.Argument(help="The other text, of as many tokens.", show_default=False, metavar="CORRUPT")

@@ -89,7 +89,8 @@ def run(
 
         check_writable_format(save)
     page_output.check(page, output, lines=text.lines, others=[save])
-    answer.check(output, environment, parts=PARTS, written={"--save": save, "--html": page.html})
+    written = {"--save": save, "--html": page.html}
+    answer.check(output, environment, parts=PARTS, written=written, heeded=("show", "top"))
     how = answer.view(output, environment, parts=PARTS)
     if batch and not text.lines:
         raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")

@@ -194,6 +194,10 @@ def show(
     delivery.check(output, environment, parts=PARTS, written={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
+    if (output.json or output.plain) and (head is not None or metric is not None):
+        raise UsageError(
+            f"--{'metric' if head is None else 'head'} is about the screen", expected="no --json and no --plain"
+        )
     chosen = None if head is None else parse_heads(head)[0]
     made = plan.read(out)
     finished = report.read(out) if (out / report.NAME).exists() else None

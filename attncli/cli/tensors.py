@@ -77,7 +77,7 @@ def tensors(
     from attncli.render.screens.tensors import PARTS, tensors_rows, tensors_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
+    answer.check(output, environment, parts=PARTS, heeded=("top",))
     page_output.check(page, output)
     how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)

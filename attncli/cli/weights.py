@@ -90,11 +90,14 @@ def init(
     attn weights init mha.npz --num-heads 4 --bias --layout torch
     """
     environment: Environment = ctx.obj
+    from attncli.errors import UsageError
     from attncli.inputs.tensors import check_writable_format
     from attncli.models.one_layer import Settings
 
     check_writable_format(file)
     answer.check(output, environment, written={"FILE": file})
+    if tokenizer is not None and embedding_for is None:
+        raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
     drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
     settings = Settings(
         d_model=d_model,

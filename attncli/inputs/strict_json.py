@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.file_opening import read_regular
@@ -15,7 +16,9 @@ MOST = 2**21
 """Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
 TAG = "__float__"
 TAGGED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
-"""How transformers writes numbers for which JSON has no word: an object of one key."""
+"""How transformers writes numbers for which JSON has no word: an object of one key, or, earlier, the bare word."""
+HUGE = re.compile(rb"[eE]\+?0*[1-9][0-9]{2}|[0-9]{300}")
+"""What a number above the range of a float must contain."""
 
 
 def read_object(
@@ -26,13 +29,22 @@ def read_object(
     most: int = MOST,
     tagged: bool = False,
 ) -> dict[str, Any]:
-    """The JSON object in a file. tagged: whether `{"__float__": "Infinity"}` stands for that number.
+    """The JSON object in a file. tagged: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
 
-    Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not), not an
-    object, nested too deeply, or that names a key twice; LimitError above `limit` bytes or `most` names and values.
+    Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not, nor is a
+    number that no float can hold), not an object, nested too deeply, or that names a key twice; LimitError above
+    `limit` bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
     return parsed_object(raw, str(path), what, most=most, tagged=tagged)
+
+
+def finite(word: str) -> float:
+    """The number that a JSON text writes with a point or an exponent; raises ValueError where no float can hold it."""
+    found = float(word)
+    if math.isinf(found):
+        raise ValueError(f"the number {word[:40]} is too large")
+    return found
 
 
 def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged: bool = False) -> dict[str, Any]:
@@ -58,11 +70,17 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged
             found[key] = value
         return found
 
-    def constant(word: str) -> NoReturn:
+    def constant(word: str) -> float:
+        if tagged:
+            return TAGGED[word]
         raise ValueError(f"{word} is not JSON")
 
+    # asking of every number costs half the time of reading
+    held_floats = finite if HUGE.search(raw) else None
     try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant)
+        found = json.loads(
+            raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=held_floats
+        )
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"this is not valid JSON: {reason}", where=where, expected=what) from error

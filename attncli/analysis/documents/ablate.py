@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Part, says
+from attncli.analysis.documents.declaration import Count, Part, Weight, says
 from attncli.analysis.documents.effects import (
     AttentionKind,
     LinkPlace,
     Looks,
+    MeasureNames,
     Measures,
     TargetToken,
     TokenPlace,
@@ -28,7 +30,7 @@ class EffectRow(Part, frozen=True, kw_only=True):
     vector: VectorChange | UnsetType = UNSET
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
-    weight: Annotated[float | None, says("The weight that the cut link had; null without a link.")]
+    weight: Annotated[Weight | None, says("The weight that the cut link had; null without a link.")]
     looks: Annotated[Looks | None, says("Null where the mean over all tokens is measured.")]
     random: Annotated[
         Measures | None,
@@ -43,7 +45,7 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         Literal["zero", "mean", "resample", "knockout"],
         says("What stands for a head: nothing, a mean, another text's values; or it without the link."),
     ]
-    measures: list[Literal["vector", "logprob", "kl"]]
+    measures: MeasureNames
     place: Annotated[TokenPlace | Literal["mean"], says("Whose last vector turns.")] = field(name="at")
     every: Annotated[bool, says("Whether logprob is the mean over all positions of the token that follows.")]
     position: Annotated[Count | None, says("After which token logprob and kl are taken; null where they are not.")]
@@ -52,3 +54,18 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
     effects: Annotated[list[EffectRow], says("By size, the largest first.")]
     together: Annotated[Measures, says("All of these heads at once.")]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Every effect is told by the same measures; what is looked at is there, and what is cut had a weight."""
+        yield from super().misfits()
+        rows = [(f"effects[{number}]", row) for number, row in enumerate(self.effects)]
+        drawn = [(f"{place}.random", row.random) for place, row in rows if row.random is not None]
+        for place, found in (("together", self.together), *rows, *drawn):
+            for name in ("vector", "logprob", "kl"):
+                if (getattr(found, name) is UNSET) == (name in self.measures):
+                    yield place, f"{name} is {'missing' if name in self.measures else 'not among the measures'}"
+        for place, row in rows:
+            if row.attention == "self" and row.looks is not None and row.looks.key >= len(self.tokens):
+                yield f"{place}.looks.key", f"there is no token {row.looks.key}"
+            if (row.weight is None) != (self.link is None):
+                yield f"{place}.weight", "a weight belongs to a link that was cut, and to each"

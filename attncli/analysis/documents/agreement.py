@@ -25,6 +25,9 @@ class Axes(Struct, frozen=True):
     items: Axes | None = None
 
 
+SAID = ("axes", "at", "items")
+
+
 class Lengths(Struct, frozen=True):
     """Axes by name: how long, and which place says so."""
 
@@ -46,7 +49,7 @@ class Lengths(Struct, frozen=True):
 def disagreement(document: Document) -> Misfit | None:
     """The first place that contradicts the rest of the document, None for none."""
     lengths = Lengths({axis: (length, "the document") for axis, length in document.lengths().items()})
-    return next(_part(document, lengths, ""), None) or next(document.misfits(), None)
+    return next(_part(document, lengths, ""), None)
 
 
 @cache
@@ -68,12 +71,15 @@ def _declared(hint: Any) -> Axes:
         return Axes(items=_declared(get_args(hint)[-1]))
     if get_origin(hint) is np.ndarray:
         return Axes()
-    return next((found for one in get_args(hint) if (found := _declared(one)) != Axes()), Axes())
+    of_each = [_declared(one) for one in get_args(hint)]  # a union: a list of positions, or one position
+    return Axes(*(next((said for one in of_each if (said := getattr(one, name)) is not None), None) for name in SAID))
 
 
 def _part(part: Part, lengths: Lengths, path: str) -> Iterator[Misfit]:
     for name, said in axes_of(type(part)).items():
         yield from _value(getattr(part, name), said, lengths, f"{path}.{name}" if path else name)
+    for place, wrong in part.misfits():
+        yield f"{path}.{place}" if path else place, wrong
 
 
 def _value(value: Any, said: Axes, lengths: Lengths, place: str) -> Iterator[Misfit]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Weight, at, axes, says
-from attncli.analysis.documents.parts import AttentionPart, EmptyRows, LinkRows, ModelPart, ShapeRows, TokenRow, keys_of
+from attncli.analysis.documents.parts import (
+    AttentionPart,
+    EmptyRows,
+    LinkRows,
+    ModelPart,
+    ShapeRows,
+    TokenRow,
+    keys_of,
+    misplaced,
+)
 
 
 class CrossHead(Part, frozen=True, kw_only=True):
@@ -53,6 +62,11 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     links: LinkRows
     empty_rows: EmptyRows
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Tokens lie in their texts."""
+        yield from misplaced(self.queries, self.query_text, "queries")
+        yield from misplaced(self.keys, self.key_text, "keys")
 
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either text; learned keys come after those of the second."""

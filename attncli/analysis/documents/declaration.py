@@ -19,6 +19,10 @@ SHOWN = 160
 """Characters of a `repr`, about: what fits two lines of a terminal."""
 
 
+Entropy = Annotated[float, Meta(ge=-0.00001, le=100, description="In nats.")]
+"""An entropy: of as many keys as any document can hold; what rounding takes from 0 is borne."""
+
+
 def says(meaning: str) -> Meta:
     """What a field means, in its schema's words."""
     return Meta(description=meaning)
@@ -69,6 +73,10 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         """A member by its name in JSON, the default where it is absent."""
         return dict(members(self)).get(name, default)
 
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what is wrong there."""
+        return iter(())
+
 
 class Document(Part, tag_field="schema", frozen=True, kw_only=True):
     """What one command found: what JSON and every screen are made from. Its tag is the member `schema`."""
@@ -91,10 +99,6 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         """How long axes are, by name, or between what, as far as the document's own lists tell. Other axes are as long
         as they are met first."""
         return {}
-
-    def misfits(self) -> Iterator[tuple[str, str]]:
-        """What else contradicts itself: a place, such as `layers[0].heads`, and what is wrong there."""
-        return iter(())
 
 
 def tag_of(part: Part) -> str:

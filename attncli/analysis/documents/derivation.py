@@ -82,6 +82,11 @@ class After(Part, frozen=True, kw_only=True):
     sum: Annotated[Numbers, axes("width", says="x + out.")] | UnsetType = UNSET
     norm: Annotated[Numbers, axes("width", says="the norm of the sum.")] | UnsetType = UNSET
 
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """What is added is of one width."""
+        if self.sum is not UNSET and len(self.out) != len(self.x):
+            yield "sum", f"x of width {len(self.x)} and out of {len(self.out)}"
+
 
 class Matrices(Part, frozen=True, kw_only=True):
     """The matrices that the steps are a row of."""
@@ -120,6 +125,7 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 
     def misfits(self) -> Iterator[tuple[str, str]]:
         """The steps follow from each other, each once."""
+        yield from super().misfits()
         order = [type(step) for step in self.steps]
         if order != [Projections, Products, Scores, SoftmaxRow, OutputSum]:
             yield "steps", "the steps are not projections, similarity, scores, softmax and output"

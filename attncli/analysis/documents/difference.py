@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
+
+from msgspec import Meta
 
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
 from attncli.analysis.documents.effects import AttentionKind
@@ -28,6 +31,11 @@ class DifferentHead(Part, frozen=True, kw_only=True):
     low: Annotated[float | None, says("End of the 95 % interval of the difference, by Welch's t; null with one text.")]
     high: float | None
 
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """An interval has two ends."""
+        if (self.low is None) != (self.high is None):
+            yield "high", "an interval with one end"
+
 
 class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only=True):
     """Two `attn.effects/1` documents compared by their first measure, head by head."""
@@ -35,5 +43,5 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
     a: DifferenceSide
     b: DifferenceSide
     measure: Annotated[str, says("cosine, logprob or kl.")]
-    heads: Annotated[list[DifferentHead], says("The largest difference first.")]
+    heads: Annotated[list[DifferentHead], Meta(min_length=1), says("The largest difference first.")]
     warnings: list[str]

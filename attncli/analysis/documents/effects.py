@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, says
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
@@ -12,6 +13,9 @@ from attncli.analysis.documents.parts import AttentionPart, ModelPart
 AttentionKind = Annotated[
     Literal["self", "cross"], says("Whether the head looks at the text itself, or at the text that a decoder reads.")
 ]
+
+
+MeasureNames = Annotated[list[Literal["vector", "logprob", "kl"]], Meta(min_length=1)]
 
 
 class VectorChange(Part, frozen=True, kw_only=True):
@@ -65,6 +69,11 @@ class Interval(Part, frozen=True, kw_only=True):
     high: float | None
     texts: Annotated[Size, says("How many of the texts it is the mean of: those where it is defined.")]
 
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """It has two ends, or none."""
+        if (self.low is None) != (self.high is None):
+            yield "high", "an interval with one end"
+
 
 class MeanMeasures(Part, frozen=True, kw_only=True):
     """Measures over texts, by name; null where no text defines one."""
@@ -98,7 +107,7 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
     model: ModelPart
     attention: AttentionPart
     by: Literal["zero", "mean", "resample", "knockout"]
-    measures: list[Literal["vector", "logprob", "kl"]]
+    measures: MeasureNames
     place: Annotated[str, says("Where it was measured: `mean`, `last`, or the word that names a token.")] = field(
         name="at"
     )
@@ -106,3 +115,11 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
     effects: Annotated[list[MeanEffect], says("By the size of the mean, the largest first.")]
     together: Annotated[MeanMeasures, says("All of these heads at once.")]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Every mean is of the same measures."""
+        kept = {part for name in self.measures for part in (("cosine", "norm") if name == "vector" else (name,))}
+        rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
+        for place, found in (("together", self.together), *rows):
+            if set(found) != kept:
+                yield place, f"means of other measures than {', '.join(self.measures)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
@@ -43,6 +44,9 @@ class SoftmaxTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
+SCALES = ("none", "sqrt-dk", "sqrt-dmodel")
+
+
 class ScaleVariance(Part, frozen=True, kw_only=True):
     """The variance of q·k under one scale."""
 
@@ -58,7 +62,7 @@ class ScaleVariance(Part, frozen=True, kw_only=True):
 class ScaleSoftmax(Part, frozen=True, kw_only=True):
     """What a softmax makes of one scale; means over the queries."""
 
-    scale: str
+    scale: Annotated[str, says("A scale, or `uniform` for weights that are all alike.")]
     largest: float
     entropy: float
     gradient: float
@@ -77,6 +81,14 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     variance: list[ScaleVariance]
     softmax: Annotated[list[ScaleSoftmax], says("Means over the queries.")]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Each scale stands beside the others, that of d_model where there is one."""
+        known = [*SCALES[: 2 if self.d_model is None else 3]]
+        if [row.scale for row in self.variance] != known:
+            yield "variance", f"the scales are not {', '.join(known)}"
+        if [row.scale for row in self.softmax] != [*known, "uniform"]:
+            yield "softmax", f"the scales are not {', '.join(known)}, uniform"
 
 
 class MatrixSoftmaxTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):

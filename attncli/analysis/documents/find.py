@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import UNSET, UnsetType, field
@@ -53,3 +54,10 @@ class FindDocument(Header, tag="attn.find/1", frozen=True, kw_only=True):
         Annotated[float | None, says("With --effect: the same with the link cut in all of these heads.")] | UnsetType
     ) = UNSET
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """The effect of a cut is told of every head, or of none."""
+        yield from super().misfits()
+        for number, head in enumerate(self.heads):
+            if (head.effect is UNSET) != (self.effect_together is UNSET):
+                yield f"heads[{number}].effect", "told of some heads only"

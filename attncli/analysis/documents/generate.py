@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from attncli.analysis.documents.declaration import Count, Numbers, Part, Weight, at, axes, says
 from attncli.analysis.documents.parts import Header, TokenRow
@@ -43,7 +43,7 @@ class GenerateStep(Part, frozen=True, kw_only=True):
 
     token: Annotated[Count, at("text", "Position of the new token.")]
     probability: Annotated[Weight, says("Its probability when it was chosen, at the temperature used.")]
-    heads: list[StepHead]
+    heads: Annotated[list[StepHead], Meta(min_length=1)]
     context: Context
     generated: Generated
     lookback: Lookback

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import Count, Entropy, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
 
 
@@ -66,10 +66,10 @@ class AverageHead(Part, frozen=True, kw_only=True):
     """The mean of the heads' weights of the last layer."""
 
     weights: Annotated[Numbers, axes("query", "key")]
-    entropy: Annotated[float, says("Of the average, in nats, mean over rows that see something.")] | UnsetType = UNSET
+    entropy: Annotated[Entropy, says("Of the average, in nats, mean over rows that see something.")] | UnsetType = UNSET
     heads_entropy: (
         Annotated[
-            float,
+            Entropy,
             says("Of its heads, their mean; `entropy` less this is what averaging hides, 0 where all are alike."),
         ]
         | UnsetType

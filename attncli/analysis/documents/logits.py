@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import field
@@ -19,6 +20,12 @@ class LogitPart(Part, frozen=True, kw_only=True):
     layer: Annotated[Count | None, says("Null for the embedding, and for the biases of the final norm and the head.")]
     head: Count | None
     value: float
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """A head has its place, a feed-forward part its layer."""
+        of_head = None not in (self.attention, self.layer, self.head)
+        if (self.part == "head" and not of_head) or (self.part == "mlp" and self.layer is None):
+            yield "part", f"{self.part!r} without its place"
 
 
 class LogitsDocument(Header, tag="attn.logits/1", frozen=True, kw_only=True):

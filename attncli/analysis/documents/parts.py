@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
@@ -16,9 +16,16 @@ class TokenRow(Part, frozen=True, kw_only=True):
     index: Annotated[Count, says("Position in the text, from 0.")]
     text: str
     id: Annotated[int | None, says("Id in the vocabulary; null where the tokenizer has none.")]
-    start: Annotated[int | None, says("First character in the text, from 0; null for a token that is not in it.")]
-    end: Annotated[int | None, says("Character after the last.")]
+    start: Annotated[Count | None, says("First character in the text, from 0; null for a token that is not in it.")]
+    end: Annotated[Count | None, says("Character after the last.")]
     special: Annotated[bool, says("Whether the tokenizer added it, such as [CLS].")]
+
+
+def misplaced(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
+    """The tokens that do not lie in their text, as a document's misfits. name: of the list."""
+    for number, token in enumerate(tokens):
+        if token.start is not None and token.end is not None and not token.start <= token.end <= len(text):
+            yield f"{name}[{number}]", f"characters {token.start} to {token.end} of a text of {len(text)}"
 
 
 class ModelPart(Part, frozen=True, kw_only=True):
@@ -68,6 +75,11 @@ class ShapeRow(Part, frozen=True, kw_only=True):
     axes: list[str]
     shape: list[Count]
     formula: str
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Every axis has a size."""
+        if len(self.axes) != len(self.shape):
+            yield "shape", f"{len(self.shape)} sizes of {len(self.axes)} axes"
 
 
 ShapeRows = Annotated[list[ShapeRow], says("The shape trace: every step of one layer, with its axes and their sizes.")]
@@ -150,3 +162,7 @@ class Header(Document, frozen=True, kw_only=True):
         """The tokens of the text, or its words; learned keys come after them."""
         count = len(self.tokens)
         return {"token": count, "query token": count, "key token": count, "key": keys_of(count)}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Tokens lie in the text."""
+        yield from misplaced(self.tokens, self.text, "tokens")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import field
 
 from attncli.analysis.documents.declaration import Count, Part, at, says
 from attncli.analysis.documents.effects import AttentionKind, TargetToken
-from attncli.analysis.documents.parts import Header, TokenRow
+from attncli.analysis.documents.parts import Header, TokenRow, misplaced
 
 
 class PatchRow(Part, frozen=True, kw_only=True):
@@ -37,3 +38,8 @@ class PatchDocument(Header, tag="attn.patch/1", frozen=True, kw_only=True):
     m_corrupt: float
     effects: Annotated[list[PatchRow], says("By what they recover, the largest first.")]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Tokens lie in their texts."""
+        yield from misplaced(self.tokens, self.clean, "tokens")
+        yield from misplaced(self.corrupt_tokens, self.corrupt, "corrupt_tokens")

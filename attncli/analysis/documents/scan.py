@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
@@ -41,7 +42,7 @@ class FailedShard(Part, frozen=True, kw_only=True):
 class DonePart(Part, frozen=True, kw_only=True):
     """How much of the scan is done."""
 
-    shards: Annotated[list[Count], says("Shards that are done, of how many.")]
+    shards: Annotated[list[Count], Meta(min_length=2, max_length=2), says("Shards that are done, of how many.")]
     texts: Annotated[Count, says("Texts in the numbers.")]
     tokens: Count
     truncated: Annotated[Count, says("Texts in the numbers that were cut to the model's length.")]
@@ -80,7 +81,7 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     name: str
     detail: Annotated[str | None, says("Such as the offset of a positional head.")]
     score: Annotated[float | None, says("The mean of the number that decides.")]
-    threshold: float
+    threshold: Annotated[float, Meta(gt=0)]
     texts: Annotated[
         Share | None, says("Share of texts that earn the label; null where it is decided on random repeats.")
     ]
@@ -136,3 +137,9 @@ class ScanDocument(Document, tag="attn.scan/1", frozen=True, kw_only=True):
         str | None, says("sha256 over sums, histograms and examples: equal for equal scans; null for a mixed fleet.")
     ]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Every head has the metrics of the first, which are shown side by side."""
+        for number, head in enumerate(self.heads):
+            if head.metrics.keys() != self.heads[0].metrics.keys():
+                yield f"heads[{number}].metrics", "other metrics than those of the first head"

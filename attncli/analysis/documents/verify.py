@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
 
 
@@ -12,7 +14,7 @@ class LayerDifference(Part, frozen=True, kw_only=True):
 
     side: Literal["self", "encoder", "decoder"]
     layer: Count
-    weights: Annotated[list[float], says("Largest difference of the weights, by head.")]
+    weights: Annotated[list[float], Meta(min_length=1), says("Largest difference of the weights, by head.")]
     cross: Annotated[list[float], says("The same of the cross-attention; empty without one.")]
     hidden: Annotated[float | None, says("Largest difference of the vectors that leave the layer.")]
     relative: Annotated[float, says("The largest difference, relative to the largest number of its array or 1.")]

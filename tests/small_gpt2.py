@@ -1,0 +1,47 @@
+"""A small decoder with an output head, written without transformers: GPT-2's names, seeded numbers, the sample
+tokenizer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from attncli.inputs.tensors import write_tensors
+
+WIDTH, LAYERS, HEADS, LONGEST = 24, 2, 3, 32
+TOKENIZER = Path(__file__).parents[1] / "sample_inputs" / "tokenizer.json"
+
+
+def small_gpt2(folder: Path) -> Path:
+    """Write the checkpoint into a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(TOKENIZER, folder / "tokenizer.json")
+    config = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": 320,
+        "n_positions": LONGEST,
+        "n_embd": WIDTH,
+        "n_layer": LAYERS,
+        "n_head": HEADS,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {"wte.weight": (320, WIDTH), "wpe.weight": (LONGEST, WIDTH)}
+    for layer in range(LAYERS):
+        for name, shape in {
+            "attn.c_attn": (WIDTH, 3 * WIDTH),
+            "attn.c_proj": (WIDTH, WIDTH),
+            "mlp.c_fc": (WIDTH, 4 * WIDTH),
+            "mlp.c_proj": (4 * WIDTH, WIDTH),
+            "ln_1": (WIDTH,),
+            "ln_2": (WIDTH,),
+        }.items():
+            shapes |= {f"h.{layer}.{name}.weight": shape, f"h.{layer}.{name}.bias": shape[-1:]}
+    shapes |= {"ln_f.weight": (WIDTH,), "ln_f.bias": (WIDTH,)}
+    drawn = np.random.default_rng(5)
+    tensors = {f"transformer.{name}": drawn.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    write_tensors(folder / "model.safetensors", tensors, {})
+    return folder
