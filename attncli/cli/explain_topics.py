@@ -118,7 +118,7 @@ def order(
     model: Annotated[ModelOptions, without("head")],
     attention: AttentionOptions,
     compute: ComputeOptions,
-    output: TopicOutput,
+    output: SmallOutput,
     other: Annotated[
         str | None,
         typer.Argument(

@@ -80,12 +80,8 @@ def spec_of(settings: Settings) -> Spec:
             f"({settings.d_model} % {settings.heads} = {settings.d_model % settings.heads})",
             hint=_divisible(settings.d_model, settings.heads),
         )
-    if settings.residual and not settings.projects and settings.heads * settings.v_dim != settings.d_model:
-        raise UsageError(
-            f"a residual adds X (width {settings.d_model}) to an output of width {settings.heads * settings.v_dim}",
-            expected="equal widths",
-            hint="--output-projection",
-        )
+    if not settings.projects:
+        check_width(settings, settings.heads * settings.v_dim, "--output-projection")
     attention = Attention(
         heads=settings.heads,
         kv_heads=settings.kv_heads or settings.heads,
@@ -107,6 +103,24 @@ def spec_of(settings: Settings) -> Spec:
         blocks=(Block(attention, norms=norms, residual=settings.residual),),
         embedding=Embedding(positions=added),
     )
+
+
+def check_width(settings: Settings, width: int, hint: str) -> None:
+    """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
+    if width == settings.d_model:
+        return
+    if settings.residual:
+        raise UsageError(
+            f"a residual adds X (width {settings.d_model}) to an output of width {width}",
+            expected="equal widths, or no --residual",
+            hint=hint,
+        )
+    if settings.layer_norm:
+        raise UsageError(
+            f"the normalization is of width {settings.d_model}, the output of width {width}",
+            expected="equal widths, or no --layer-norm",
+            hint=hint,
+        )
 
 
 def _divisible(d_model: int, heads: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from attncli.mechanism.mask import Everywhere, Mask
 from attncli.models.layouts.layout import Asked
 from attncli.models.layouts.recognise import Recognised, read_weight_file
 from attncli.models.model import Identity, Model
-from attncli.models.one_layer import OneLayerStore, Settings, digest, spec_of
+from attncli.models.one_layer import OneLayerStore, Settings, check_width, digest, spec_of
 
 
 class Around(Struct, frozen=True):
@@ -87,7 +86,8 @@ def model_of(
         softcap=around.softcap,
         mask=around.mask,
     )
-    _check_residual(found.weights, settings)
+    if (output := found.weights.get("o.weight")) is not None:
+        check_width(settings, output.shape[0], "")
     spec = spec_of(settings)
     seed = around.seed if around.seed is not None else found.seed or 0
     store = OneLayerStore(spec, found.weights, seed, around.embedding, found.vocabulary)
@@ -102,12 +102,3 @@ def model_of(
         layout=found.layout,
     )
     return Model(spec, store, tokenizer, backend, identity, warnings=notes)
-
-
-def _check_residual(weights: Mapping[str, np.ndarray[Any, Any]], settings: Settings) -> None:
-    output = weights.get("o.weight")
-    if settings.residual and output is not None and output.shape[0] != settings.d_model:
-        raise UsageError(
-            f"a residual adds X (width {settings.d_model}) to an output of width {output.shape[0]}",
-            expected="equal widths, or no --residual",
-        )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 from asking import Answer, ask
+from small_gpt2 import small_gpt2
 
 from attncli.cli.app import COMMANDS
 
@@ -24,6 +25,14 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "compare": (TEXT, "a dog sat"),
     "cross": (TEXT, "a dog"),
     "tensors": (str(ROOT / "sample_inputs" / "captured.npz"),),
+    "ablate": (TEXT, "--num-heads", "2", "--residual"),
+    "logits": (TEXT, "--model", "{t}/gpt2"),
+    "patch": (TEXT, "the dog sat", "--num-heads", "2", "--residual"),
+    "scan start": ("{t}", "{t}/corpus.txt", "-o", "{t}/scan"),
+    "scan show": ("{t}",),
+    "scan compare": ("{t}", "{t}"),
+    "scan verify": ("{t}",),
+    "guide": ("learners",),
     "mask": ("lsh:2",),
     "cost": (),
     "explain softmax": ("1", "2"),
@@ -63,6 +72,12 @@ WRITTEN = {
     "key_lengths": ("-1", "0", "9" * 5000, "1 2 3 4 5 6 7 8"),
     "sort": ("entropy:", "entropy:up", ":asc"),
     "html_budget": ("-1", "0", "9" * 5000),
+    "target": ("id:-1", "id:320", "id:" + "9" * 5000, "id:", "id:nan"),
+    "versus": ("id:-1", "id:320", "id:" + "9" * 5000),
+    "at": ("#-1", "#9", "#" + "9" * 5000, "#0-" + "9" * 5000),
+    "part": ("0/1", "2/1", "1/0", "-1/3", "1/" + "9" * 5000, "9" * 5000 + "/1", "nan/nan", "1"),
+    "find": ("weight>=nan", "weight>=" + "9" * 5000, "head=L" + "9" * 5000 + "H0", "weight>=-1e400 from=x"),
+    "figure_style": ("0mm", "1e9mm", "-1dpi", "9" * 5000 + "dpi", "nanmm", "0dpi", "85mm,1000000dpi"),
 }  # fmt: skip
 """Numbers inside words, by the option's name."""
 
@@ -98,6 +113,11 @@ def numbers() -> list[tuple[str, Any]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("bounds")
     (made / "run.json").write_text(ask("run", TEXT, "--json").out)
+    (made / "corpus.txt").write_text(f"{TEXT}\n")
+    small_gpt2(made / "gpt2")
+    assert (
+        ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "--workers", "1", "-o", str(made / "scan")).code == 0
+    )
     return made
 
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import typer
 from asking import ask
+from small_gpt2 import small_gpt2
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat\non the mat"
 CAPTURED = str(ROOT / "sample_inputs" / "captured.npz")
 WEIGHTS = str(ROOT / "sample_inputs" / "mha.safetensors")
+MATRICES = "{tmp}/gpt2/matrices.npz"
 
 BASES: dict[str, list[tuple[str, ...]]] = {
     "run": [("run", TEXT, "--num-heads", "2"), ("run", TEXT, "--num-heads", "2", "--json"), ("run",)],
@@ -35,8 +37,47 @@ BASES: dict[str, list[tuple[str, ...]]] = {
     "models list": [("models", "list"), ("models", "list", "--json")],
     "models show": [("models", "show", "minilm"), ("models", "show", "minilm", "--json")],
     "weights show": [("weights", "show", WEIGHTS), ("weights", "show", WEIGHTS, "--json")],
+    "weights init": [("weights", "init", "{tmp}/new.npz"), ("weights", "init", "{tmp}/new.npz", "--json")],
+    "weights convert": [
+        ("weights", "convert", WEIGHTS, "{tmp}/new.npz"),
+        ("weights", "convert", MATRICES, "{tmp}/new.npz"),
+    ],
+    "ablate": [
+        ("ablate", TEXT, "--num-heads", "2", "--residual"),
+        ("ablate", TEXT, "--num-heads", "2", "--by", "mean", "--json"),
+        ("ablate", TEXT, "--model", "{tmp}/gpt2", "--measure", "logprob"),
+        ("ablate", TEXT, "--num-heads", "2", "--from", "cat"),
+        ("ablate", TEXT, "--num-heads", "2", "--to", "cat"),
+        ("ablate",),
+    ],
+    "logits": [
+        ("logits", TEXT, "--model", "{tmp}/gpt2"),
+        ("logits", TEXT, "--model", "{tmp}/gpt2", "--json"),
+        ("logits",),
+    ],
+    "patch": [
+        ("patch", "the cat sat", "the dog sat", "--num-heads", "2", "--residual"),
+        ("patch", "the cat sat", "the dog sat", "--model", "{tmp}/gpt2", "--target", "id:4", "--json"),
+    ],
+    "view": [("view", "{tmp}/run.json"), ("view", "{tmp}/run.json", "--json")],
+    "guide": [("guide", "learners"), ("guide",)],
+    "explain softmax": [("explain", "softmax"), ("explain", "softmax", "--json")],
+    "explain scaling": [("explain", "scaling"), ("explain", "scaling", "--json")],
+    "explain metric": [("explain", "metric", "entropy"), ("explain", "metric", "entropy", "--json")],
+    "explain order": [("explain", "order", TEXT), ("explain", "order", TEXT, "--json"), ("explain", "order")],
+    "explain matrix-softmax": [
+        ("explain", "matrix-softmax", TEXT),
+        ("explain", "matrix-softmax", TEXT, "--json"),
+        ("explain", "matrix-softmax"),
+    ],
 }
 """Command lines to try each option on; one that it changes is enough."""
+LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
+HEEDED = {
+    ("run", "show"), ("run", "top"), ("heads", "show"), ("heads", "top"), ("cross", "top"), ("compare", "top"),
+    ("tensors", "top"), ("ablate", "top"),
+}  # fmt: skip
+"""Options about the screen that change the document, too, by the command."""
 
 VALUES = {
     "file": "{tmp}/text", "ids": "1 2", "tokenizer": "char", "model": "no-such-model", "weights": WEIGHTS,
@@ -50,7 +91,13 @@ VALUES = {
     "metric": "band", "csv": "{tmp}/out.csv",
     "offset": "1", "key_lengths": "1", "softmax_dtype": "float64", "prefix": "in_", "attention": "reformer:2",
     "text": "dog",
-    "ignore_config": "key", "estimate": "a dog", "lang": "zh",
+    "ignore_config": "key", "estimate": "a dog", "lang": "zh", "start": "sat", "end": "the", "by": "zero",
+    "reference": "a dog sat on a mat", "reference_file": "{tmp}/text", "baseline": "none", "measure": "kl",
+    "target": "id:5", "versus": "id:6", "at": "#1", "temperature": "2", "samples": "50", "keys": "3",
+    "html": "{tmp}/page.html", "html_budget": "3kB", "figure_style": "dark", "show_as": "heads", "n": "5",
+    "window": "3", "chunk": "2", "rounds": "2", "rows": "2", "bias": "alibi", "fail_above": "0", "layout": "torch",
+    "embedding_for": "a dog", "orientation": "out-in", "across": "rollout", "sort": "confidence", "exclude": "first",
+    "generate": "2", "sample_seed": "3", "value_text": "x y",
 }  # fmt: skip
 """A value for each option that takes one, other than its default."""
 
@@ -61,19 +108,40 @@ EXCUSED = {
     "full": "short texts are shown whole",
     "batch": "gives what each text gives alone: test_run",
     "words": "words are whole here",
-    "heads residual": "changes the output, which heads does not show",
     "heads output_projection": "changes the output, which heads does not show",
-    "find residual": "changes the output, which find does not show",
-    "find output_projection": "changes the output, which find does not show",
-    "cross residual": "changes the output of the layer, which cross does not show",
+    "view all_links": "of a run that left links out",
+    "browse": "opens a window",
+    "step": "waits for a key: test_explain",
+    "ablate output_projection": "is the default with several heads",
+    "patch output_projection": "is the default with several heads",
+    "explain matrix-softmax output_projection": "changes the output, which is not shown",
+    "weights init output_projection": "changes what is written: test_weights",
+    "explain order residual": "is part of the outputs, which differ as much with it",
+    "explain order output_projection": "is part of the outputs",
     "cost measure": "takes seconds: test_cost",
-    "mask num_heads": "of a bias: --position alibi",
-    "mask head": "of a bias: --position alibi",
     "models show quiet": "notes only what it fetches: test_model_option",
     **dict.fromkeys(
         (
             f"{command} quiet"
-            for command in ("compare", "cost", "cross", "find", "mask", "models list", "tensors", "weights show")
+            for command in (
+                "explain softmax",
+                "explain matrix-softmax",
+                "explain scaling",
+                "explain order",
+                "explain metric",
+                "weights init",
+                "patch",
+                "view",
+                "guide",
+                "compare",
+                "cost",
+                "cross",
+                "find",
+                "mask",
+                "models list",
+                "tensors",
+                "weights show",
+            )
         ),
         "has nothing to note",
     ),
@@ -105,21 +173,95 @@ def offered() -> list[tuple[str, str, str]]:
         (("explain", "order", "a b", "--head=nan"), "no option --head"),
         (("cost", "--show", "measured"), "--measure as well"),
         (("mask", "causal", "--show", "counts"), "two masks or more"),
+        (("mask", "causal", "--head", "1"), "--bias alibi"),
+        (("mask", "causal", "--bias", "t5", "--head", "0"), "--bias alibi"),
+        (("mask", "causal", "--num-heads", "4"), "--bias alibi"),
+        (("mask", "causal", "--seed", "4"), "bigbird and lsh"),
+        (("mask", "--model", "minilm", "--head", "1"), "adds none"),
+        (("run", "a b", "--json", "--color", "always"), "--color always"),
+        (("run", "a b", "--max-output", "1GB"), "--max-output"),
+        (("find", "a b", "--from", "a", "--to", "b", "--residual"), "--effect"),
+        (("heads", "a b", "--residual"), "no option --residual"),
+        (("cross", "a b", "c", "--layer-norm"), "no option --layer-norm"),
+        (("compare", "{tmp}/run.json", "{tmp}/run.json", "--seed", "1"), "--seed"),
+        (("compare", "{tmp}/run.json", "{tmp}/run.json", "--mask", "causal"), "--mask"),
+        (("compare", "{tmp}/run.json", "{tmp}/run.json", "--d-model", "8"), "--d-model"),
+        (("compare", "{tmp}/run.json", "{tmp}/run.json", "--tokenizer", "char"), "--tokenizer"),
+        (("ablate", "--lines", "--baseline", "all"), "--lines"),
+        (("ablate", "a b", "--measure", "logprob", "--every", "--query", "a"), "--query"),
+        (("guide", "--markdown"), "PAGE"),
+        (("explain", "metric", "--json"), "NAME"),
+        (("explain", "metric", "-o", "{tmp}/out"), "NAME"),
+        (("weights", "init", "{tmp}/w.npz", "--tokenizer", "char"), "--embedding-for"),
+        (("weights", "convert", WEIGHTS, "{tmp}/w.npz", "--orientation", "in-out"), "--orientation"),
+        (("scan", "show", "{tmp}", "--json", "--head", "L0H0"), "--head"),
+        (("scan", "show", "{tmp}", "--plain", "--metric", "entropy"), "--metric"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_misuse(line: tuple[str, ...], says: str) -> None:
-    found = ask(*line)
-    assert (found.code, found.out) == (2, "")
+def test_an_option_that_would_be_ignored_is_misuse(line: tuple[str, ...], says: str, folder: Path) -> None:
+    found = ask(*(part.replace("{tmp}", str(folder)) for part in line))
+    assert found.code == 2
+    assert found.out == ""
     assert says in found.err
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command lines name: a small checkpoint with an output head, and a saved run."""
+    made = tmp_path_factory.mktemp("ignored")
+    small_gpt2(made / "gpt2")
+    (made / "run.json").write_text(ask("run", TEXT, "--num-heads", "2", "--json").out)
+    np.savez(made / "gpt2" / "matrices.npz", **{name: np.eye(4, k=1) for name in ("W_Q", "W_K", "W_V")})
+    (made / "text").write_text("dog sat")
+    np.save(made / "x.npy", np.ones((2, 64)))
+    return made
+
+
+def looks() -> list[tuple[str, str, str, str]]:
+    """Every option about the screen of every command, beside every form that is no screen."""
+    found = []
+    for name, command in commands():
+        options = {parameter.name: parameter.opts[0] for parameter in command.params}
+        found += [
+            (name, options[look], options[machine], look)
+            for look in LOOKS
+            for machine in ("json", "ndjson", "plain")
+            if name in BASES and look in options and machine in options and (name, look) not in HEEDED
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("command", "option", "machine", "look"), looks(), ids=lambda value: value)
+def test_how_a_screen_looks_plays_no_part_where_none_is_drawn(
+    command: str, option: str, machine: str, look: str, folder: Path
+) -> None:
+    base = [part.replace("{tmp}", str(folder)) for part in BASES[command][0]]
+    value = ["all"] if look == "show" else ["3"] if look in ("precision", "top") else ["log"]
+    given = [option, *([] if look in ("brief", "full", "ascii") else value)]
+    found = ask(*base, machine, *given)
+    assert (found.code, found.out) == (2, "")
+    assert option in found.err
+
+
+def test_what_variables_say_of_a_screen_is_silent_where_none_is_drawn(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('precision = 3\ncolor = "always"\nscale-colors = "log"\n')
+    told = ask("run", "a b", "--json", ATTN_CONFIG=str(tmp_path / "config.toml"), ATTN_LANG="zh")
+    assert told.out == ask("run", "a b", "--json").out
+
+
 @pytest.mark.parametrize(("command", "name", "option"), offered(), ids=lambda value: value)
-def test_an_option_does_something(command: str, name: str, option: str, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("dog")
-    np.save(tmp_path / "x.npy", np.ones((2, 64)))
-    given = [option, VALUES[name].replace("{tmp}", str(tmp_path))] if name in VALUES else [option]
-    kept = sorted(tmp_path.iterdir())
+def test_an_option_does_something(command: str, name: str, option: str, folder: Path) -> None:
+    kept = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    given = [option, VALUES[name].replace("{tmp}", str(folder))] if name in VALUES else [option]
+
+    def told(*line: str) -> tuple[Any, Any]:
+        found = ask(*(part.replace("{tmp}", str(folder)) for part in line))
+        wrote = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        for path in wrote.keys() - kept.keys():
+            path.unlink()
+        return found, wrote
+
     for base in BASES[command]:
-        if ask(*base, *given) != ask(*base) or sorted(tmp_path.iterdir()) != kept:
+        if told(*base, *given) != told(*base):
             return
     pytest.fail(f"attn {command} takes {option} and does nothing with it")

@@ -25,13 +25,14 @@ class Read(Struct, frozen=True):
 
     weights: canonical names (`q.weight` …), each weight [out, in]. heads: how many the tensors
     tell of; None where they do not. scale: the class's own, where it is not 1/√d_k.
-    notes: what the reader should know, in sentences.
+    notes: what the reader should know, in sentences. either_way: whether its matrices may be stored in both ways.
     """
 
     weights: dict[str, Array]
     heads: int | None = None
     scale: OwnScale | None = None
     notes: tuple[str, ...] = ()
+    either_way: bool = False
 
 
 class Asked(Struct, frozen=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.inputs.tensors import read_metadata, read_tensors
 from attncli.models.layouts.classes import class_layouts
 from attncli.models.layouts.fused import fused_layouts
@@ -74,11 +74,16 @@ def recognise(
     and what was expected; UsageError where the asker contradicts the file.
     """
     tensors = plain(arrays, where, asked.prefix)
+    told_how = asked.orientation is not None
     match metadata.get(ORIENTATION):
         case "in-out" | "out-in" as told if asked.orientation is None:
             asked = replace(asked, orientation=told)
     layout = _fitting(tensors)
     read = layout.read(tensors, asked)
+    if told_how and not read.either_way:
+        raise UsageError(
+            f"how these matrices are stored is certain: {layout.says}", where=where, expected="no --orientation"
+        )
     weights = dict(read.weights)
     weights |= {name: tensors.read(name, None) for name in ("norm.weight", "norm.bias") if name in tensors}
     weights |= {name: tensors.read(name) for name in ("bias_k", "bias_v") if name in tensors}

@@ -89,7 +89,7 @@ def _read(tensors: Tensors, asked: Asked, *, weights: dict[str, str], biases: di
     for role, name in biases.items():
         if name in tensors and role in flat:
             read[f"{role}.bias"] = _flat_bias(tensors, name, flat[role].shape[0])
-    return Read(read, heads, notes=notes)
+    return Read(read, heads, notes=notes, either_way=heads is None)
 
 
 def _heads_of(tensors: Tensors, weights: dict[str, str], form: str) -> int:
