@@ -7,6 +7,8 @@ from attncli.errors import InputError, UsageError
 from attncli.models.model import Model
 
 BY_ID = "id:"
+LONGEST_ID = 12
+"""Digits of an id; no vocabulary needs more."""
 
 
 def target_id(model: Model, name: str) -> int:
@@ -17,7 +19,7 @@ def target_id(model: Model, name: str) -> int:
     """
     if name.startswith(BY_ID):
         number = name.removeprefix(BY_ID)
-        if not number.isdecimal():
+        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):
             raise UsageError(f"{name!r} names no entry", expected="id: and a whole number, such as id:42")
         if int(number) >= model.spec.vocabulary:
             raise InputError(

@@ -30,10 +30,15 @@ class Part:
         return [shard for shard in every if shard % self.count == self.number - 1]
 
 
+LONGEST_PART = 6
+"""Digits of the number of a part."""
+
+
 def parse_part(text: str) -> Part:
     """A part as written: `2/8`. Raises UsageError."""
     number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count) <= 100_000):
+    counts = all(part.isascii() and part.isdecimal() and len(part) <= LONGEST_PART for part in (number, count))
+    if not (slash and counts and 1 <= int(number) <= int(count) <= 100_000):
         raise UsageError(f"--part is {text!r}", expected="I/N with I from 1 to N, such as 2/8")
     return Part(int(number), int(count))
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.analysis.effects.measures import Floats
+from attncli.analysis.effects.measures import Floats, refuse_overflow
 from attncli.analysis.effects.sweep import Text
 from attncli.arrays.backend import Array
 from attncli.errors import UnsupportedError
@@ -114,6 +114,7 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
         stream.through(
             spec.final_norm, entering, _numbers(text, outer("final.weight")), _numbers(text, outer("final.bias")), None
         )
+    refuse_overflow(backend, hidden[position : position + 1])
     uncapped = replace(spec, head=replace(head, softcap=None))
     own = np.asarray(backend.numpy(logits(uncapped, outer, backend, hidden[position : position + 1])), np.float64)[0]
     chosen = int(own.argmax()) if target is None else target

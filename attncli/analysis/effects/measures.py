@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
-from attncli.errors import UnsupportedError
+from attncli.errors import InputError, UnsupportedError
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
 
@@ -32,6 +32,15 @@ VECTORS_AT_ONCE = 256
 def named(measures: Sequence[Measure]) -> list[str]:
     """The readings of these measures, in their order: the first one ranks."""
     return [name for one in measures for name in (("cosine", "norm") if one == "vector" else (one,))]
+
+
+def refuse_overflow(backend: Backend, vectors: Array) -> None:
+    """Raise InputError where the model's own vectors are not all finite: nothing can be measured against them."""
+    if not np.isfinite(np.asarray(backend.numpy(vectors), np.float64)).all():
+        raise InputError(
+            f"the model's own numbers leave the range of {backend.dtype}",
+            expected="a smaller --scale or a wider --dtype",
+        )
 
 
 class Reader(Protocol):

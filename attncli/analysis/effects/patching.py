@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from attncli.analysis.effects.ablation import ready, refuse_foreign, refuse_hashed, refuse_least
 from attncli.analysis.effects.changes import mixed_of, putting, same_length
-from attncli.analysis.effects.measures import Floats, Reader, Readings, log_softmax, next_logits, portions
+from attncli.analysis.effects.measures import (
+    Floats,
+    Reader,
+    Readings,
+    log_softmax,
+    next_logits,
+    portions,
+    refuse_overflow,
+)
 from attncli.analysis.effects.places import Chosen, Place, places
 from attncli.analysis.effects.room import room
 from attncli.analysis.effects.sweep import Plan, Text, sweep
@@ -77,6 +85,7 @@ def patch(
     predicts = patching.measured != "cosine"
     refuse_least(text, memory, predicts=predicts)
     mixed, last = mixed_of(replace(text, tokens=clean))
+    refuse_overflow(text.backend, last)
     asked = _Asked(patching, _vector(text, last, patching.query))
     first = asked.rows(text.count).start
     goal = float(asked.reader(model, text.backend, last[asked.rows(text.count)], first).unchanged["m"][0])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from attncli.analysis.effects.measures import Floats, Reader, Reading, Readings
+from attncli.analysis.effects.measures import Floats, Reader, Reading, Readings, refuse_overflow
 from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
 from attncli.analysis.effects.room import Room
 from attncli.arrays.backend import Array, Backend
@@ -114,6 +114,7 @@ def sweep(
         grown = grow(trunk, entering[first], leaver.leave, kept)
         if reader is None:
             own = grown.own if some else grown.own[rows]
+            refuse_overflow(text.backend, own)
             reader = asked.reader(text.model, text.backend, own, rows.start)
             if grown.joint is not None:
                 together = reader.read(grown.joint[None] if some else grown.joint[None][:, rows])
