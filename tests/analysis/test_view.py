@@ -109,7 +109,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_hostile_text_in_a_document_is_inert(tmp_path: Path) -> None:
     document = run_document()
     document["tokens"][0]["text"] = "\x1b[2J[bold]x"
-    document["text"] = "\x1b]0;owned\x07"
+    document["text"] = "\x1b]0;owned\x07" + document["text"]
     path = tmp_path / "hostile.json"
     path.write_text(json.dumps(document))
     shown = ask("view", str(path))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec.structs import replace
+from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -186,3 +187,24 @@ def test_long_work_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(*asked).err == ""
     monkeypatch.setattr(effect_options, "PATIENCE", 0.0)
     assert "72 heads, 5 tokens: about" in ask(*asked).err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("ablate", "a b c"),
+        ("ablate", "a b c", "--measure", "logprob"),
+        ("logits", "a b c"),
+        ("patch", "a b c", "a c c"),
+        ("find", "a b c", "--from", "c", "--to", "a", "--effect"),
+    ],
+)
+def test_numbers_that_leave_their_type_are_told(line: tuple[str, ...], small: str) -> None:
+    found = ask(*line, "--model", small, "--scale", "1e308")
+    assert (found.code, found.out) == (3, "")
+    assert "--scale" in found.err or "--dtype" in found.err
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(small_gpt2(tmp_path_factory.mktemp("small")))

@@ -16,6 +16,10 @@ from attncli.inputs.strict_json import MOST, parsed_object, read_object
         (b'{"a": 1, "a": 2}', "stands there twice"),
         (b'{"b": {"a": 1, "a": 2}}', "stands there twice"),
         (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "Infinity is not JSON"),
+        (b'{"a": 1e400}', "1e400 is too large"),
+        (b'{"a": [1E+00999]}', "too large"),
+        (b'{"a": -%s.0}' % (b"9" * 310), "too large"),
         (b"[1]", "a list, not an object"),
         (b'{"a": "\xff"}', "not valid JSON"),
         (b'{"a":' * 100_000, "nested too deeply"),
@@ -44,6 +48,13 @@ def test_numbers_for_which_json_has_no_word(tmp_path: Path) -> None:
         "c": {"__float__": "x"},
     }
     assert read_object(path, what="a config")["a"] == {"__float__": "Infinity"}
+    path.write_text('{"a": Infinity, "b": -Infinity}')  # as transformers wrote it before
+    assert read_object(path, what="a config", tagged=True) == {"a": float("inf"), "b": float("-inf")}
     path.write_text('{"__float__": "NaN"}')
     with pytest.raises(InputError, match="not an object"):
         read_object(path, what="a config", tagged=True)
+
+
+@pytest.mark.parametrize("raw", [b'{"a": 1e308}', b'{"a": 1e-400}', b'{"a": "1e400"}', b'{"a": 1e0000300}'])
+def test_numbers_that_a_float_holds_are_read(raw: bytes) -> None:
+    assert parsed_object(raw, "where", "what")["a"] in (1e308, 0.0, "1e400", 1e300)
