@@ -53,8 +53,8 @@ def check(
 ) -> None:
     """Check the output options before any work; raises UsageError, and AttnError for a file that cannot be written.
 
-    parts: what `--show` may name. written: the files of the command's own options, by option. heeded: options about
-    the screen that change this command's document, too.
+    parts: what `--show` may name. written: files of the command's own options. heeded: options about the screen that
+    change its document, too.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
     if len(formats) > 1:
@@ -94,12 +94,8 @@ LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
 def _refuse_looks(asked: OutputOptions, environment: Environment, machine: str, heeded: Sequence[str]) -> None:
     """Raise UsageError where the command line asks how a screen looks that is not drawn; variables and settings that
     do not apply are silent."""
-    for name in LOOKS:
-        if name in environment.given and name not in heeded:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option} is about the screen, and {machine} draws none", expected=f"no {option}, or no {machine}"
-            )
+    for option in (f"--{name.replace('_', '-')}" for name in LOOKS if name in environment.given and name not in heeded):
+        raise UsageError(f"{option} is about the screen, and {machine} draws none", expected="one or the other")
     if asked.color == "always" and "color" in environment.given:
         raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
 

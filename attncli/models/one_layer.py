@@ -107,20 +107,11 @@ def spec_of(settings: Settings) -> Spec:
 
 def check_width(settings: Settings, width: int, hint: str) -> None:
     """Raise UsageError where a residual or a normalization is asked for that an output of this width does not fit."""
-    if width == settings.d_model:
-        return
-    if settings.residual:
-        raise UsageError(
-            f"a residual adds X (width {settings.d_model}) to an output of width {width}",
-            expected="equal widths, or no --residual",
-            hint=hint,
-        )
-    if settings.layer_norm:
-        raise UsageError(
-            f"the normalization is of width {settings.d_model}, the output of width {width}",
-            expected="equal widths, or no --layer-norm",
-            hint=hint,
-        )
+    if width != settings.d_model and (settings.residual or settings.layer_norm):
+        added, option = f"a residual adds X (width {settings.d_model}) to", "--residual"
+        if not settings.residual:
+            added, option = f"a normalization of width {settings.d_model} follows", "--layer-norm"
+        raise UsageError(f"{added} an output of width {width}", expected=f"equal widths, or no {option}", hint=hint)
 
 
 def _divisible(d_model: int, heads: int) -> str:
