@@ -14,8 +14,8 @@ from attncli.inputs.positioned_file import PositionedFile
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**20
-DEPTH = 64
-"""Pieces read before they are taken: 64 MiB in all."""
+DEPTH = 32
+"""Pieces read before they are taken: 32 MiB in all."""
 WORTH_A_THREAD = 64 * 2**20
 """Fewer bytes than this are read faster without handing them from thread to thread."""
 
@@ -59,7 +59,7 @@ class Pieces:
 
 
 class ReadAhead:
-    """Bytes of several stretches, in their order, read by a thread that stays at most 64 MiB ahead of `pieces`."""
+    """Bytes of several stretches, in their order, read by a thread that stays at most 32 MiB ahead of `pieces`."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]

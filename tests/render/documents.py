@@ -134,3 +134,62 @@ def heads(words: list[str] | None = None, *, count: int = 8, layers: int = 1) ->
         "average": {"weights": average},
         "warnings": [],
     }
+
+
+def _ranked(layers: int, heads: int) -> list[tuple[int, int, float]]:
+    """A change for every head, the largest first; that of layer 1 head 2 stands out."""
+    found = [
+        (layer, head, 0.3 if (layer, head) == (1, 2) else abs(wave(layer * 17 + head * 5, 0.06)))
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+    return sorted(found, key=lambda one: -one[2])
+
+
+def ablate(words: list[str] | None = None, *, link: bool = False, layers: int = 3, heads: int = 4) -> dict[str, Any]:
+    """An `attn.ablate/1` document about the last token."""
+    words = words or SENTENCE
+    last = len(words) - 1
+    effects = [
+        {
+            "attention": "self", "layer": layer, "head": head, "vector": {"cosine": change, "norm": change**0.5},
+            "weight": abs(wave(at + 3)) if link else None, "looks": {"key": at % last, "weight": abs(wave(at + 9))},
+            "random": {"vector": {"cosine": change / (1 + at), "norm": 0.1}} if at < 5 else None,
+        }
+        for at, (layer, head, change) in enumerate(_ranked(layers, heads))
+    ]  # fmt: skip
+    return beginning("attn.ablate/1", words, heads, layers, causal=True) | {
+        "by": "knockout" if link else "zero", "measures": ["vector"], "at": {"token": last}, "every": False,
+        "position": None, "target": None, "link": {"query": last, "key": 1} if link else None, "effects": effects,
+        "together": {"vector": {"cosine": 0.41, "norm": 0.8}}, "warnings": [],
+    }  # fmt: skip
+
+
+def logits(words: list[str] | None = None, *, layers: int = 3, heads: int = 4) -> dict[str, Any]:
+    """An `attn.logits/1` document about what follows the last token."""
+    words = words or SENTENCE
+    parts: list[dict[str, Any]] = [{"part": "embedding", "attention": None, "layer": None, "head": None}]
+    for layer in range(layers):
+        parts += [{"part": "head", "attention": "self", "layer": layer, "head": head} for head in range(heads)]
+        parts += [{"part": name, "attention": None, "layer": layer, "head": None} for name in ("mlp", "bias")]
+    parts = [part | {"value": wave(at, 4.0)} for at, part in enumerate(parts)]
+    total = sum(part["value"] for part in parts)
+    return beginning("attn.logits/1", words, heads, layers, causal=True) | {
+        "at": len(words) - 1, "target": {"id": 7, "text": " sleepy"}, "versus": {"id": 9, "text": " wide"},
+        "softcap": None, "logit": total, "sum": total, "parts": parts, "warnings": [],
+    }  # fmt: skip
+
+
+def patch(words: list[str] | None = None, *, layers: int = 3, heads: int = 4) -> dict[str, Any]:
+    """An `attn.patch/1` document about the last token."""
+    words = words or SENTENCE
+    corrupt = [words[0], "cat", *words[2:]]
+    effects = [
+        {"attention": "self", "layer": layer, "head": head, "recovered": 2 * share if head % 3 else -share}
+        for layer, head, share in _ranked(layers, heads)
+    ]
+    return beginning("attn.patch/1", words, heads, layers, causal=True) | {
+        "clean": " ".join(words), "corrupt": " ".join(corrupt), "corrupt_tokens": tokens(corrupt), "at": [1],
+        "query": [len(words) - 1], "measure": "cosine", "target": None, "versus": None, "m_clean": 1.0,
+        "m_corrupt": 0.86, "effects": sorted(effects, key=lambda one: -one["recovered"]), "warnings": [],
+    }  # fmt: skip

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from render import documents
-from render.shown import heads_rows, heads_screen, run_rows, run_screen
+from render.shown import heads_rows, heads_screen, run_rows, run_screen, shaped
 
 from attncli.render.encoding import json_bytes, plain
 from attncli.render.lines import Lines, line_width
+from attncli.render.screens import ablate, logits, patch
 from attncli.render.screens.heads import PARTS as HEADS_PARTS
 from attncli.render.screens.run import PARTS as RUN_PARTS
 from attncli.render.screens.stages import SHOWN
@@ -30,6 +31,10 @@ def golden(name: str, block: Lines) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.plain + "\n", encoding="utf-8")
     assert block.plain + "\n" == path.read_text(encoding="utf-8")
+
+
+def golden_of(name: str) -> str:
+    return (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -49,6 +54,31 @@ def test_heads_screens_are_as_they_were(width: int) -> None:
         f"heads-{width}-all",
         heads_screen(documents.heads(layers=2, count=3), View(width=width, show=frozenset(HEADS_PARTS))),
     )
+
+
+EFFECTS = {
+    "ablate": (documents.ablate, ablate.ablate_screen),
+    "logits": (documents.logits, logits.logits_screen),
+    "patch": (documents.patch, patch.patch_screen),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_screens_of_effects_are_as_they_were(name: str) -> None:
+    made, screen = EFFECTS[name]
+    document = shaped(made())
+    for width in (60, 80, 120):
+        golden(f"{name}-{width}", screen(document, View(width=width, top=4)))
+    golden(f"{name}-60-ascii", screen(document, View(width=60, top=4, ascii=True)))
+    golden(f"{name}-80-zh", screen(document, View(width=80, top=4, lang="zh")))
+    golden(f"{name}-80-mixed", screen(shaped(made([*MIXED, "it"])), View(width=80, full=True)))
+    if name == "ablate":
+        golden("ablate-80-link", screen(shaped(made(link=True)), View(width=80, top=4)))
+    for view in (View(width=60, color=True, full=True), View(width=43, ascii=True, show=frozenset({"grid", "tokens"}))):
+        shown = screen(document, view)
+        assert max(map(line_width, shown.rows)) <= view.width
+    brief = screen(document, View(width=80, brief=True))
+    assert brief.plain == golden_of(f"{name}-80")[-len(brief.plain) - 1 : -1]
 
 
 WORDS = st.sampled_from([*MIXED, "The", "didn't", "x" * 50, " ", "", "\ud800", "a\nb"])

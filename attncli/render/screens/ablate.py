@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.matrix import matrix
+from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
 from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
+from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
@@ -23,29 +20,18 @@ Document = Any
 
 PARTS = ("header", "tokens", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "grid", "heads", "answer"})
 LONGEST, SHORTEST, NAME = 20, 4, 12
 """Cells of the longest and shortest bar, and of the text of a key."""
 
 
 def ablate_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
-    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
-    blocks = []
-    for part in PARTS:
-        if part in wanted:
-            match part:
-                case "header":
-                    blocks.append(header(document, view))
-                case "tokens":
-                    blocks.append(tokens_part(document.tokens, view))
-                case "grid":
-                    blocks.append(effect_grid(document, view))
-                case "heads":
-                    blocks.append(_heads(document, view))
-                case _:
-                    blocks.append(ablate_answer(document, view))
-    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    drawn = dict(zip(PARTS, (header, _tokens, effect_grid, _heads, ablate_answer), strict=True))
+    return in_parts(drawn, document, view, hidden=("tokens",))
+
+
+def _tokens(document: Document, view: View) -> Lines:
+    return tokens_part(document.tokens, view)
 
 
 def ablate_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -79,32 +65,17 @@ def _value(measures: Any, name: str) -> float | None:
 
 def effect_grid(document: Document, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
-    parts = []
-    for kind in ("self", "cross"):
-        found = [effect for effect in document.effects if effect.attention == kind]
-        layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
-        if len(layers) < 2 or len(heads) < 2:
-            continue
-        values = np.full((len(layers), len(heads)), np.nan)
-        for effect in found:
-            value = size(effect, document)
-            values[layers.index(effect.layer), heads.index(effect.head)] = np.nan if value is None else value
-        signed = document.measures[0] == "logprob"
-        title = say(view, f"effect.grid.{document.measures[0]}" if kind == "self" else "effect.grid.cross")
-        parts.append(
-            matrix(
-                values,
-                None,
-                None,
-                view,
-                title=title,
-                note=say(view, "effect.grid.note"),
-                row_numbers=layers,
-                column_numbers=heads,
-                signed=signed,
-            )
+    signed = document.measures[0] == "logprob"
+    titles = {"self": f"effect.grid.{document.measures[0]}", "cross": "effect.grid.cross"}
+    return stack(
+        grid(
+            [(one.layer, one.head, size(one, document)) for one in document.effects if one.attention == kind],
+            view,
+            say(view, title),
+            signed=signed,
         )
-    return stack(parts)
+        for kind, title in titles.items()
+    )
 
 
 def _heads(document: Document, view: View) -> Lines:
@@ -115,7 +86,7 @@ def _heads(document: Document, view: View) -> Lines:
     sizes = [abs(size(effect, document) or 0.0) for effect in shown]
     most = max(sizes, default=0.0)
     numbers: dict[str, list[str]] = {
-        say(view, "effect.column.head"): [_name(effect, view) for effect in shown],
+        say(view, "effect.column.head"): [short_name(effect) for effect in shown],
         say(view, f"effect.column.{document.measures[0]}"): [written(size(effect, document)) for effect in shown],
         "": [""] * len(shown),
         say(view, "effect.column.random"): [
@@ -143,8 +114,7 @@ def _heads(document: Document, view: View) -> Lines:
         title=_title(document, view),
         bars=2,
     )
-    left = len(effects) - len(shown)
-    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+    return stack((body, left_over(effects, shown, view)))
 
 
 def _title(document: Document, view: View) -> str:
@@ -155,10 +125,6 @@ def _title(document: Document, view: View) -> str:
         for end in (document.link.query, document.link.key)
     ]
     return say(view, "effect.title.link", *ends, subject(document, view))
-
-
-def _name(effect: Any, view: View) -> str:
-    return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
 
 
 def _looks(document: Document, effect: Any, view: View) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.screens.effect_parts import in_parts, left_over, short_name
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -21,10 +22,7 @@ PARTS = ("header", "heads", "answer")
 
 def difference_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
-    wanted = frozenset({"answer"}) if view.brief else frozenset(PARTS) if view.show is None else view.show
-    drawn = {"header": _header, "heads": _heads, "answer": _answer}
-    blocks = [draw(document, view) for part, draw in drawn.items() if part in wanted]
-    return clipped(spaced(blocks), view.width, ascii=view.ascii)
+    return in_parts(dict(zip(PARTS, (_header, _heads, _answer), strict=True)), document, view)
 
 
 def difference_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -42,10 +40,7 @@ def _header(document: Document, view: View) -> Lines:
 
 def _heads(document: Document, view: View) -> Lines:
     shown = document.heads if view.full else document.heads[: view.top]
-    rows = [
-        [f"L{head.layer} H{head.head}", number(head.a), number(head.b), number(head.difference), _ends(head)]
-        for head in shown
-    ]
+    rows = [[short_name(head), number(head.a), number(head.b), number(head.difference), _ends(head)] for head in shown]
     body = table(
         [say(view, "effect.column.head"), "A", "B", "B - A", say(view, "effects.interval")],
         rows,
@@ -53,8 +48,7 @@ def _heads(document: Document, view: View) -> Lines:
         align=["left", "right", "right", "right", "left"],
         title=say(view, "difference.title"),
     )
-    left = len(document.heads) - len(shown)
-    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+    return stack((body, left_over(document.heads, shown, view)))
 
 
 def _ends(head: Any) -> str:

@@ -51,7 +51,7 @@ def begun(said: str) -> str:
 
 def number(value: float) -> str:
     """Two or three significant digits."""
-    return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value:.2g}"
+    return f"{value:.3f}" if abs(value) >= 0.0995 else f"{value or 0.0:.2g}"  # never -0
 
 
 def written(value: float | None) -> str:

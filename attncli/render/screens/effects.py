@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.matrix import matrix
+from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -26,10 +24,8 @@ NAMES = ("cosine", "norm", "logprob", "kl")
 
 def effects_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.effects/1` document: `view.top` heads."""
-    wanted = frozenset({"answer"}) if view.brief else frozenset(PARTS) if view.show is None else view.show
-    drawn = {"header": _header, "grid": _grid, "heads": _heads, "answer": effects_answer}
-    blocks = [draw(document, view) for part, draw in drawn.items() if part in wanted]
-    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    drawn = dict(zip(PARTS, (_header, _grid, _heads, effects_answer), strict=True))
+    return in_parts(drawn, document, view)
 
 
 def effects_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -58,25 +54,10 @@ def _header(document: Document, view: View) -> Lines:
 
 
 def _grid(document: Document, view: View) -> Lines:
-    found = [effect for effect in document.effects if effect.attention == "self"]
-    layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
-    if len(layers) < 2 or len(heads) < 2:
-        return Lines()
-    values = np.full((len(layers), len(heads)), np.nan)
-    for effect in found:
-        one = effect.measures[_first(document)]
-        values[layers.index(effect.layer), heads.index(effect.head)] = np.nan if one is None else one.mean
-    return matrix(
-        values,
-        None,
-        None,
-        view,
-        title=say(view, f"effect.grid.{document.measures[0]}"),
-        note=say(view, "effect.grid.note"),
-        row_numbers=layers,
-        column_numbers=heads,
-        signed=document.measures[0] == "logprob",
-    )
+    found = [(effect, effect.measures[_first(document)]) for effect in document.effects if effect.attention == "self"]
+    values = [(effect.layer, effect.head, None if one is None else one.mean) for effect, one in found]
+    title = say(view, f"effect.grid.{document.measures[0]}")
+    return grid(values, view, title, signed=document.measures[0] == "logprob")
 
 
 def _heads(document: Document, view: View) -> Lines:
@@ -84,10 +65,7 @@ def _heads(document: Document, view: View) -> Lines:
     if not shown:
         return Lines()
     found = [effect.measures[_first(document)] for effect in shown]
-    rows = [
-        [f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else ""), _mean(one), _ends(one)]
-        for effect, one in zip(shown, found, strict=True)
-    ]
+    rows = [[short_name(effect), _mean(one), _ends(one)] for effect, one in zip(shown, found, strict=True)]
     columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
     body = table(
         [*columns, say(view, "effects.interval")],
@@ -96,8 +74,7 @@ def _heads(document: Document, view: View) -> Lines:
         align=["left", "right", "left"],
         title=say(view, "effects.title"),
     )
-    left = len(document.effects) - len(shown)
-    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+    return stack((body, left_over(document.effects, shown, view)))
 
 
 def _mean(found: Any) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from attncli.render.bars import bar
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.matrix import matrix
+from attncli.render.lines import Lines, stack
 from attncli.render.numbers import writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screens.answer import not_learned, words
 from attncli.render.screens.effect_answer import begun, named
+from attncli.render.screens.effect_parts import grid, in_parts
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.sentence import sentence
 from attncli.render.tables import GAP, table
@@ -25,29 +23,18 @@ Document = Any
 
 PARTS = ("header", "tokens", "grid", "parts", "answer")
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "grid", "parts", "answer"})
 LONGEST, SHORTEST = 24, 4
 """Cells of the longest and shortest bar."""
 
 
 def logits_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
-    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
-    blocks = []
-    for part in PARTS:
-        if part in wanted:
-            match part:
-                case "header":
-                    blocks.append(header(document, view))
-                case "tokens":
-                    blocks.append(tokens_part(document.tokens, view))
-                case "grid":
-                    blocks.append(_grid(document, view))
-                case "parts":
-                    blocks.append(_parts(document, view))
-                case _:
-                    blocks.append(logits_answer(document, view))
-    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    drawn = dict(zip(PARTS, (header, _tokens, _grid, _parts, logits_answer), strict=True))
+    return in_parts(drawn, document, view, hidden=("tokens",))
+
+
+def _tokens(document: Document, view: View) -> Lines:
+    return tokens_part(document.tokens, view)
 
 
 def logits_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -59,23 +46,8 @@ def logits_rows(document: Document) -> Iterator[Sequence[object]]:
 
 def _grid(document: Document, view: View) -> Lines:
     heads = [part for part in document.parts if part.part == "head" and part.attention == "self"]
-    layers, numbers = (sorted({getattr(part, name) for part in heads}) for name in ("layer", "head"))
-    if len(layers) < 2 or len(numbers) < 2:
-        return Lines()
-    values = np.full((len(layers), len(numbers)), np.nan)
-    for part in heads:
-        values[layers.index(part.layer), numbers.index(part.head)] = part.value
-    return matrix(
-        values,
-        None,
-        None,
-        view,
-        title=_title(document, view),
-        note=say(view, "effect.grid.note"),
-        row_numbers=layers,
-        column_numbers=numbers,
-        signed=True,
-    )
+    values = [(part.layer, part.head, part.value) for part in heads]
+    return grid(values, view, _title(document, view), signed=True)
 
 
 def _title(document: Document, view: View) -> str:

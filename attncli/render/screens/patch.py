@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from attncli.render.bars import bar
 from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.matrix import matrix
+from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screens.answer import not_learned, words
 from attncli.render.screens.effect_answer import begun, named, number
+from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.sentence import sentence
 from attncli.render.tables import GAP, table
@@ -24,7 +22,6 @@ Document = Any
 
 PARTS = ("header", "tokens", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
-DEFAULT = frozenset({"header", "grid", "heads", "answer"})
 LONGEST, SHORTEST = 30, 4
 """Cells of the longest and shortest bar."""
 LITTLE = 0.1
@@ -33,22 +30,12 @@ LITTLE = 0.1
 
 def patch_screen(document: Document, view: View) -> Lines:
     """The whole screen of an `attn.patch/1` document: `view.top` heads."""
-    wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
-    blocks = []
-    for part in PARTS:
-        if part in wanted:
-            match part:
-                case "header":
-                    blocks.append(header(document, view))
-                case "tokens":
-                    blocks.append(tokens_part(document.tokens, view))
-                case "grid":
-                    blocks.append(_grid(document, view))
-                case "heads":
-                    blocks.append(_heads(document, view))
-                case _:
-                    blocks.append(patch_answer(document, view))
-    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+    drawn = dict(zip(PARTS, (header, _tokens, _grid, _heads, patch_answer), strict=True))
+    return in_parts(drawn, document, view, hidden=("tokens",))
+
+
+def _tokens(document: Document, view: View) -> Lines:
+    return tokens_part(document.tokens, view)
 
 
 def patch_rows(document: Document) -> Iterator[Sequence[object]]:
@@ -59,31 +46,15 @@ def patch_rows(document: Document) -> Iterator[Sequence[object]]:
 
 
 def _grid(document: Document, view: View) -> Lines:
-    found = [effect for effect in document.effects if effect.attention == "self"]
-    layers, heads = (sorted({getattr(effect, name) for effect in found}) for name in ("layer", "head"))
-    if len(layers) < 2 or len(heads) < 2:
-        return Lines()
-    values = np.full((len(layers), len(heads)), np.nan)
-    for effect in found:
-        values[layers.index(effect.layer), heads.index(effect.head)] = effect.recovered
-    return matrix(
-        values,
-        None,
-        None,
-        view,
-        title=say(view, "patch.grid"),
-        note=say(view, "effect.grid.note"),
-        row_numbers=layers,
-        column_numbers=heads,
-        signed=True,
-    )
+    found = [(one.layer, one.head, one.recovered) for one in document.effects if one.attention == "self"]
+    return grid(found, view, say(view, "patch.grid"), signed=True)
 
 
 def _heads(document: Document, view: View) -> Lines:
     effects = document.effects
     shown = effects if view.full else effects[: view.top]
     most = max((abs(effect.recovered) for effect in shown), default=0.0)
-    names = [f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "") for effect in shown]
+    names = [short_name(effect) for effect in shown]
     values = [number(effect.recovered) for effect in shown]
     room = view.width - sum(max(map(cells, column), default=0) + GAP for column in (names, [*values, "recovered"]))
     length = min(max(room, SHORTEST), LONGEST)
@@ -96,8 +67,7 @@ def _heads(document: Document, view: View) -> Lines:
         title=say(view, "patch.title"),
         bars=2,
     )
-    left = len(effects) - len(shown)
-    return stack((body, remark(say(view, "effect.more", left) if left else "", view)))
+    return stack((body, left_over(effects, shown, view)))
 
 
 def told(document: Document, view: View) -> list[str]:

@@ -1,0 +1,62 @@
+"""What the screens of effects are put together from: their parts in order, the grid of all heads, a head's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, clipped, spaced
+from attncli.render.matrix import matrix
+from attncli.render.phrases import say
+from attncli.render.view import View
+
+Draw = Callable[[Any, View], Lines]
+
+
+def in_parts(drawn: Mapping[str, Draw], document: Any, view: View, *, hidden: Collection[str] = ()) -> Lines:
+    """The parts that are asked for, in their order; the answer alone where the view is brief.
+
+    hidden: those shown only where they are asked for.
+    """
+    usual = frozenset(drawn) - frozenset(hidden)
+    wanted = frozenset({"answer"}) if view.brief else usual if view.show is None else view.show
+    blocks = [draw(document, view) for part, draw in drawn.items() if part in wanted]
+    return clipped(spaced(block for block in blocks if block.rows), view.width, ascii=view.ascii)
+
+
+def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str, *, signed: bool) -> Lines:
+    """A number of every layer and head, as (layer, head, number); nothing for one layer, or for one head.
+
+    signed: whether numbers below 0 mean the opposite.
+    """
+    layers, heads = sorted({layer for layer, _, _ in found}), sorted({head for _, head, _ in found})
+    if len(layers) < 2 or len(heads) < 2:
+        return Lines()
+    values = np.full((len(layers), len(heads)), np.nan)
+    for layer, head, value in found:
+        values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
+    return matrix(
+        values,
+        None,
+        None,
+        view,
+        title=title,
+        note=say(view, "effect.grid.note"),
+        row_numbers=layers,
+        column_numbers=heads,
+        signed=signed,
+    )
+
+
+def short_name(effect: Any) -> str:
+    """A head as tables name it."""
+    return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
+
+
+def left_over(effects: Sequence[Any], shown: Sequence[Any], view: View) -> Lines:
+    """How many heads are not shown, and how they would be."""
+    left = len(effects) - len(shown)
+    return remark(say(view, "effect.more", left) if left else "", view)
