@@ -84,6 +84,30 @@ def test_drawn_and_apart(name: str, theme: Any) -> None:
     assert max(box.right for box in drawing.boxes) < drawing.corner[0] + 10
 
 
+BOXES = """() => [...document.querySelectorAll('text:not([transform])')].map((text) => {
+  const {left, top, right, bottom} = text.getBoundingClientRect(), less = (bottom - top) * 0.12;
+  return [left, top + less, right, bottom - less, text.textContent];
+})"""
+"""Where a browser puts each level text, less the room that a line has above and below its letters."""
+
+
+def test_texts_are_apart_in_a_browser(chromium: Any, tmp_path: Path) -> None:
+    """With the typefaces that are really there, not only by the widths that were reckoned with."""
+    window, file = chromium.new_page(), tmp_path / "figure.svg"
+    for name in ASKED:
+        drawing = figure(document(name), lang="zh" if name == "heads" else "en")
+        assert drawing is not None
+        file.write_text(drawing.svg(), "utf-8")
+        window.goto(file.as_uri())
+        boxes = [Box(*found) for found in window.evaluate(BOXES)]
+        assert len(boxes) > 2
+        for a, b in combinations(boxes, 2):
+            assert not overlap(a, b), (name, a, b)
+        wide = window.evaluate("() => document.documentElement.getBoundingClientRect().right")
+        assert max(box.right for box in boxes) <= wide, name
+    window.close()
+
+
 def test_boxes_that_overlap_are_found() -> None:
     drawing = Drawing()
     drawing.text(0, 10, "one word")

@@ -1,4 +1,4 @@
-"""One browser for all tests of pages."""
+"""One browser for all tests of pages and figures."""
 
 from collections.abc import Iterator
 from typing import Any
