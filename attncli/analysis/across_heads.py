@@ -25,6 +25,7 @@ from attncli.analysis.documents.heads import Rollout as RolloutPart
 from attncli.analysis.rollout import Rollout
 from attncli.analysis.similarity import distances, order, tree
 from attncli.analysis.visible_keys import Bools, Floats
+from attncli.arrays.selection import Selection, selected
 from attncli.errors import UnsupportedError, UsageError
 from attncli.models.model import Model
 
@@ -74,9 +75,7 @@ class Across:
             self._weights.append(weights)
             self._visible.append(np.broadcast_to(visible, weights.shape))
 
-    def added(
-        self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Sequence[int] | None
-    ) -> HeadsDocument:
+    def added(self, document: HeadsDocument, model: Model, layers: Sequence[int], heads: Selection) -> HeadsDocument:
         """The document with the parts that were asked for."""
         if "rollout" in self._wanted:
             rollout = RolloutPart(weights=self._rollout.result, uniform=self._rollout.uniform)
@@ -102,7 +101,7 @@ class Across:
         )
 
 
-def heads_of(model: Model, layer: int, heads: Sequence[int] | None) -> list[Head]:
+def heads_of(model: Model, layer: int, heads: Selection) -> list[Head]:
     """The weights of a layer's heads as circuits take them; norms before the attention are not folded in.
 
     Raises UnsupportedError for a model without output projection.
@@ -119,7 +118,7 @@ def heads_of(model: Model, layer: int, heads: Sequence[int] | None) -> list[Head
 
     q, k, v, o = (matrix(role) for role in ("q", "k", "v", "o"))
     found = []
-    for head in range(attention.heads) if heads is None else heads:
+    for head in selected(heads, attention.heads):
         shared = head * attention.kv_heads // attention.heads
         found.append(
             Head(

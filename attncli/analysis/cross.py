@@ -17,6 +17,7 @@ from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.links import Links
 from attncli.arrays.backend import SCORE_ITEM, Backend
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import attend
@@ -50,7 +51,7 @@ class Texts(Struct, frozen=True):
 
 
 def cross_traces(
-    model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None
+    model: Model, texts: Texts, layers: Selection, heads: Selection
 ) -> Iterator[tuple[Attention, LayerTrace]]:
     """The cross-attention of each layer with its Spec.
 
@@ -68,7 +69,7 @@ def cross_traces(
         return
     spec = model.spec.blocks[0].attention
     trace = _projected(model, spec, texts)
-    yield spec, trace if heads is None else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
+    yield spec, trace if heads is EVERY else choose_heads(trace, sorted(heads), spec.heads // spec.kv_heads)
 
 
 def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
@@ -107,12 +108,12 @@ def cross_document(
     model: Model,
     texts: Texts,
     *,
-    layers: Sequence[int] | None,
-    heads: Sequence[int] | None,
+    layers: Selection,
+    heads: Selection,
     top: int,
     everything: bool = True,
 ) -> CrossDocument:
-    """`attn.cross/1`. layers, heads: which, None for all. top: how many links. everything: also links to special
+    """`attn.cross/1`. layers, heads: which. top: how many links. everything: also links to special
     tokens.
 
     `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
@@ -125,7 +126,7 @@ def cross_document(
     specs: list[Attention] = []
     total: Any = 0.0
     for spec, trace in cross_traces(model, texts, layers, heads):
-        chosen = list(range(spec.heads)) if heads is None else sorted(heads)
+        chosen = sorted(selected(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         shapes = shapes or _shapes(shape_rows(trace, spec), len(texts.keys), int(model.spec.d_model))
         parts.append(_layer(model.backend, trace, chosen))
@@ -191,7 +192,7 @@ def _depth(model: Model) -> int:
     return len(model.spec.blocks if decoder is None else decoder.blocks)
 
 
-def cross_memory(model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None) -> int:
+def cross_memory(model: Model, texts: Texts, layers: Selection, heads: Selection) -> int:
     """About how many bytes this takes at the peak, estimated before it starts: each side's own run, and the pairs of
     both."""
     queries, keys = len(texts.queries), len(texts.keys)
@@ -209,13 +210,11 @@ def cross_memory(model: Model, texts: Texts, layers: Sequence[int] | None, heads
     return sides + (vectors + AT_ONCE * most * pairs + numbers) * SCORE_ITEM[computed]
 
 
-def cross_numbers(
-    model: Model, texts: Texts, layers: Sequence[int] | None, heads: Sequence[int] | None
-) -> list[tuple[int, ...]]:
+def cross_numbers(model: Model, texts: Texts, layers: Selection, heads: Selection) -> list[tuple[int, ...]]:
     """Shapes of the arrays that the document will hold, to estimate its size before it is built."""
     spec = model.spec.decoder or model.spec
     attention = spec.blocks[0].cross or spec.blocks[0].attention
-    count = (len(spec.blocks) if layers is None else len(layers)) * (attention.heads if heads is None else len(heads))
+    count = len(selected(layers, len(spec.blocks))) * len(selected(heads, attention.heads))
     return [
         (2 * count, len(texts.queries), len(texts.keys)),
         (count, len(texts.queries), attention.v_dim),

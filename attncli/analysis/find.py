@@ -16,6 +16,7 @@ from attncli.analysis.effects.changes import Link
 from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.places import Chosen, everything
 from attncli.analysis.words import Words
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
@@ -31,8 +32,8 @@ class Sought(Struct, frozen=True):
 
     start: int
     end: int
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+    layers: Selection = EVERY
+    heads: Selection = EVERY
 
 
 class Cutting(Struct, frozen=True):
@@ -100,7 +101,7 @@ def find_document(
         warnings += overflow(model.backend, trace)
         forward, seen = _row(held, ends[0], words)
         back, seen_back = _row(held, ends[1], words)
-        for head in range(forward.shape[0]) if sought.heads is None else sought.heads:
+        for head in selected(sought.heads, forward.shape[0]):
             if np.isnan((forward[head], back[head])).any():
                 continue
             there = _place(forward[head], seen[head], sought.end)
@@ -147,7 +148,8 @@ def _with_effects(
     """The heads with what cutting the link in each alone changes, and what cutting it in all of them does."""
     every = everything(model.spec)
     chosen = Chosen(
-        every.layers if sought.layers is None else sought.layers, every.heads if sought.heads is None else sought.heads
+        every.layers if sought.layers is EVERY else sought.layers,
+        every.heads if sought.heads is EVERY else sought.heads,
     )
     link = Link(tuple(ends[0]), tuple(ends[1]))
     removed = remove(

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
 from attncli.arrays.backend import SCORE_ITEM
+from attncli.arrays.selection import EVERY, Selection, is_selected, selected
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.key_range import span
@@ -26,14 +27,14 @@ class Continuing(Struct, frozen=True):
 
     count: how many tokens at most. temperature: 0 takes the likeliest token; above, the logits are
     divided by it and a token is drawn. seed: of the draws, one per position. layers, heads: whose
-    attention is kept, None for all. rows: whether the weights themselves are held.
+    attention is kept. rows: whether the weights themselves are held.
     """
 
     count: int
     temperature: float = 0.0
     seed: int = 0
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+    layers: Selection = EVERY
+    heads: Selection = EVERY
     rows: bool = False
 
 
@@ -142,9 +143,9 @@ def _step(
     last = len(model.spec.blocks) - 1
     after: Any = None
     for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
-        if heads is not None and (wanted.layers is None or trace.layer in wanted.layers):
+        if heads is not None and is_selected(wanted.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
-            chosen = range(weights.shape[0]) if wanted.heads is None else wanted.heads
+            chosen = selected(wanted.heads, weights.shape[0])
             heads += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
         if trace.layer == last:
             after = trace.after

@@ -35,6 +35,7 @@ from attncli.analysis.row_facts import About
 from attncli.analysis.value_norms import shares, value_sizes
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, identities, merged_words
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 class Compared(Struct, frozen=True):
     """What of a comparison goes into its document.
 
-    layers, heads: which, None for all. metrics: names. maps: whether the weights themselves are held.
+    layers, heads: which. metrics: names. maps: whether the weights themselves are held.
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
     everything, out of `exclude.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
@@ -55,8 +56,8 @@ class Compared(Struct, frozen=True):
     `across.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
     """
 
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+    layers: Selection = EVERY
+    heads: Selection = EVERY
     metrics: Sequence[str] = DEFAULT
     maps: bool = True
     all_links: bool = False
@@ -238,7 +239,7 @@ def _entropy(weights: np.ndarray[Any, Any]) -> float:
 
 
 def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:
-    return list(range(model.spec.blocks[layer].attention.heads)) if wanted.heads is None else sorted(set(wanted.heads))
+    return sorted(set(selected(wanted.heads, model.spec.blocks[layer].attention.heads)))
 
 
 def _of(heads: Sequence[int], every: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -27,7 +27,7 @@ class Links:
     """The `top` strongest links of every head, layer by layer, and of all of them together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
-    query: only this query's links, None for all. everything: False leaves out `LEFT_OUT`.
+    query: the one query whose links are wanted; None where none is chosen. everything: False leaves out `LEFT_OUT`.
     Ties go to the lower layer, head, query, key. Rows that see nothing have no links.
     """
 

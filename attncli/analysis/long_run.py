@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from attncli.analysis.links import Links
 from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.row_consumers import Watch, share
 from attncli.analysis.row_facts import About
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.mechanism.attend import RowBlock
 from attncli.models.model import Model
 
@@ -23,7 +24,7 @@ STAGES = ("masked", "weights")
 class Rowwise:
     """Takes the blocks of a run and keeps what a document holds of a long text.
 
-    count: tokens. layers, heads: those asked for, None for all. query: the query whose rows are
+    count: tokens. layers, heads: those asked for. query: the query whose rows are
     kept whole, None for none. links: fed with every head's rows. progress: told the share of the
     run that is done, 0 to 1.
     """
@@ -34,8 +35,8 @@ class Rowwise:
         count: int,
         links: Links,
         *,
-        layers: Sequence[int] | None = None,
-        heads: Sequence[int] | None = None,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
         query: int | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> None:
@@ -49,7 +50,7 @@ class Rowwise:
 
     def chosen(self, layer: int) -> list[int]:
         """The numbers of the heads that are kept of a layer."""
-        return list(range(self._model.spec.blocks[layer].attention.heads)) if self._heads is None else list(self._heads)
+        return selected(self._heads, self._model.spec.blocks[layer].attention.heads)
 
     def see(self, layer: int, kind: str, block: RowBlock) -> None:
         """Take a block of a layer's own attention; blocks of cross-attention pass by."""

@@ -71,7 +71,7 @@ class Metric(Struct, frozen=True):
         """This metric for each head: float64 with the leading axes of `weights`, NaN where no row can be used.
 
         weights: [..., query, key], NumPy or torch, never written to. visible: booleans that
-        broadcast to them, None for all visible. queries: booleans [..., query], False for
+        broadcast to them, None where nothing is hidden. queries: booleans [..., query], False for
         padding. tokens: one id or name per key. special, punctuation: booleans [key]. offset: position of
         query 0. Raises InputError for shapes that do not fit.
         """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.random_repeats import LENGTH, Scores, scores
+from attncli.arrays.selection import Selection
 from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token
 from attncli.mechanism.random_streams import integers
@@ -18,7 +19,7 @@ CANDIDATES = 4096
 """Ids that are looked at for ordinary tokens."""
 
 
-def repeat_scores(model: Model, layers: Sequence[int] | None, *, seed: int = 0) -> Scores:
+def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> Scores:
     """Duplicate and induction scores of every head of these layers (None: all), on seeded random repeats.
 
     The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up words. Special

@@ -24,7 +24,7 @@ class Rollout:
     def add(self, weights: Any, visible: Bools | None = None) -> None:
         """Add a layer's weights [head, query, key]: heads averaged, half of it the residual, rows scaled to sum to 1.
 
-        visible: booleans that broadcast to them, for the uniform baseline; None for all visible. A row that
+        visible: booleans that broadcast to them, for the uniform baseline; None where nothing is hidden. A row that
         sees nothing passes itself on.
         """
         mean = np.asarray(weights, np.float64).mean(0)

@@ -18,6 +18,7 @@ from attncli.analysis.long_run import STAGES, Rowwise
 from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
 from attncli.analysis.words import joined, merged_words
 from attncli.arrays.backend import SCORE_ITEM, Backend
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.spec import Alibi, Attention, Disentangled, RelativeBuckets, Spec
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 class Wanted(Struct, frozen=True):
     """What of a run goes into its document.
 
-    layers, heads: which, None for all. query: only this query's rows, None for all.
+    layers, heads: which. query: the one query whose rows are wanted; None where none is chosen.
     matrices: whether scores, weights and outputs are held at all; stages: every stage by name.
     top: how many links; all_links: also the uninformative ones. words: whether pieces are merged to words.
     span: tokens or words [first, stop) in a row that are one; `query` counts after that.
     """
 
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+    layers: Selection = EVERY
+    heads: Selection = EVERY
     query: int | None = None
     matrices: bool = True
     stages: bool = False
@@ -97,7 +98,7 @@ def cost_of(
     everything = wanted.stages or saved
     numbers = held = most = 0  # held: to the end, in the document or to be saved
     for attention in attentions:
-        heads = attention.heads if wanted.heads is None else len(wanted.heads)
+        heads = len(selected(wanted.heads, attention.heads))
         wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
         wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
         numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
@@ -109,7 +110,7 @@ def cost_of(
     rounds = computed != dtype
     whole = saved or (wanted.matrices and wanted.query is None)
     # what a layer keeps is part of the answer only where all of it is, as it is
-    kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not None)
+    kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not EVERY)
     if not whole:  # the layer before, still worked on, and what is rounded
         kept += most * item * ((len(spec.blocks) > 1) + rounds)
     parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
@@ -132,10 +133,8 @@ class Batched(Struct, frozen=True):
     computing: Backend
 
 
-def run_batch(
-    model: Model, texts: Sequence[Sequence[Token]], layers: Sequence[int] | None, heads: Sequence[int] | None
-) -> list[Batched]:
-    """Run texts together, as `Model.trace_batch` does. layers, heads: which, None for all."""
+def run_batch(model: Model, texts: Sequence[Sequence[Token]], layers: Selection, heads: Selection) -> list[Batched]:
+    """Run texts together, as `Model.trace_batch` does. layers, heads: which."""
     traces = list(model.trace_batch(texts, layers=layers, heads=heads))
     shapes = shape_rows(traces[0], model.spec.blocks[traces[0].layer].attention, leading=("batch",))
     computing = model.computing(max(map(len, texts)))
@@ -192,9 +191,7 @@ def run_document(
     maps: list[PooledMap] = []
     averages: list[Numbers] = []
     for trace in traces:
-        heads = (
-            list(range(model.spec.blocks[trace.layer].attention.heads)) if wanted.heads is None else list(wanted.heads)
-        )
+        heads = selected(wanted.heads, model.spec.blocks[trace.layer].attention.heads)
         shapes = shapes or shape_rows(trace, model.spec.blocks[trace.layer].attention)
         empty += empty_rows(model.backend, trace, heads)
         warnings += overflow(model.backend, trace)

@@ -216,11 +216,8 @@ def _run(
 
     loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
     tokens = loaded.encode(side.text)
-    wanted = Wanted(
-        layers=request.numbers(side.model.layer, "layer", len(loaded.spec.blocks)),
-        heads=request.numbers(side.model.head, "head", min(block.attention.heads for block in loaded.spec.blocks)),
-        top=output.top,
-    )
+    layers, heads = request.heads_chosen(loaded, side.model)
+    wanted = Wanted(layers=layers, heads=heads, top=output.top)
     expected = cost(loaded, len(tokens), wanted, saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")
     answer.refuse_over(expected.numbers * 21, output, "a shorter text, --layer or --head")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from attncli.arrays.selection import selected
 from attncli.cli import request
 from attncli.cli.explain_options import one
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
@@ -91,9 +92,7 @@ def chosen(spec: Spec, model: ModelOptions) -> Chosen:
         return Chosen((), (), _pairs(spec, named, model.layer))
     layers = request.numbers(model.layer, "layer", len(spec.blocks))
     heads = request.numbers(model.head, "head", most_heads(spec))
-    return Chosen(
-        range(len(spec.blocks)) if layers is None else layers, range(most_heads(spec)) if heads is None else heads
-    )
+    return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
 
 
 def _pairs(spec: Spec, named: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:

@@ -180,7 +180,7 @@ def _place(
         at = request.query_index(environment, tokens, query)
     else:
         at = len(tokens) // 2 if shown == "middle" else len(tokens) - 1
-    request.refuse_run(loaded, len(tokens), Wanted([layer], None, stages=True), compute, "a shorter text")
+    request.refuse_run(loaded, len(tokens), Wanted([layer], stages=True), compute, "a shorter text")
     return Place(loaded, found, tokens, layer, head, at)
 
 

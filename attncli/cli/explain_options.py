@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from attncli.arrays.selection import EVERY, Selection
 from attncli.cli import declarations as the
 from attncli.cli.offer import without
 from attncli.cli.options import OutputOptions
@@ -29,8 +30,9 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 """Those of a topic without a text, whose document is small."""
 
 
-def one(chosen: list[int] | None, what: str) -> int:
+def one(chosen: Selection, what: str) -> int:
     """The only layer or head chosen; 0 if none was. Raises UsageError for several."""
-    if chosen is not None and len(chosen) > 1:
-        raise UsageError(f"--{what} names {len(chosen)} {what}s", expected=f"one: this is about one {what}")
-    return 0 if chosen is None else chosen[0]
+    numbers = [0] if chosen is EVERY else list(chosen)
+    if len(numbers) > 1:
+        raise UsageError(f"--{what} names {len(numbers)} {what}s", expected=f"one: this is about one {what}")
+    return numbers[0]

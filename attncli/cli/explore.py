@@ -124,8 +124,7 @@ def _opened(
     found = request.one_text(environment, text)
     with request.told_where(found):
         tokens = request.tokens_of(loaded, found)
-    layers = request.numbers(model.layer, "layer", len(loaded.spec.blocks))
-    heads = request.numbers(model.head, "head", min(block.attention.heads for block in loaded.spec.blocks))
+    layers, heads = request.heads_chosen(loaded, model)
     source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
     at = None if query is None else request.query_index(environment, tokens, query)
     return source, at

@@ -85,24 +85,20 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                taken = page_output.recording(page, loaded, found, _chosen(loaded, model)[1], words=words)
+                taken = page_output.recording(page, loaded, found, request.heads_chosen(loaded, model)[1], words=words)
                 document = _document(
                     environment, loaded, found, model, compute, (start, end), words=words, effect=effect, taken=taken
                 )
                 if output.svg is not None:
                     answer.draw(document, output)
                 if page.html is not None:
-                    record = page_output.record(loaded, found, *_chosen(loaded, model), words=words, taken=taken)
+                    record = page_output.record(
+                        loaded, found, *request.heads_chosen(loaded, model), words=words, taken=taken
+                    )
                     _write_page(environment, record, (start, end), page, how.lang)
             yield document
 
     answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
-
-
-def _chosen(model: Model, which: ModelOptions) -> tuple[list[int] | None, list[int] | None]:
-    """The layers and heads asked for, None for all."""
-    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
-    return layers, request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
 
 
 def _write_page(
@@ -147,7 +143,7 @@ def _document(
         reference: first - sum(stop - start - 1 for start, stop in several if start < first)
         for reference, (first, _) in spans.items()
     }
-    layers, heads = _chosen(model, asked)
+    layers, heads = request.heads_chosen(model, asked)
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
     sought = Sought(places[ends[0]], places[ends[1]], layers, heads)

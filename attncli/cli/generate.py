@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from attncli.arrays.selection import EVERY
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.option import LARGEST_SEED
@@ -95,8 +96,7 @@ def run(
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    layers = request.numbers(model.layer, "layer", len(loaded.spec.blocks))
-    heads = request.numbers(model.head, "head", min(block.attention.heads for block in loaded.spec.blocks))
+    layers, heads = request.heads_chosen(loaded, model)
     assert asked.generate is not None
     rows = output.json or output.ndjson
     wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)
@@ -111,7 +111,7 @@ def run(
                 if rows:
                     kept = (
                         sum(block.attention.heads for block in loaded.spec.blocks)
-                        if layers is None and heads is None
+                        if layers is EVERY and heads is EVERY
                         else 1
                     )
                     size = kept * wanted.count * (len(tokens) + wanted.count) * 20

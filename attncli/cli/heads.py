@@ -154,9 +154,10 @@ def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: Hea
     for name in (*(name for name in named if name != "all"), *((sort,) if sort else ())):
         known(name)
     parts = answer.shown(output, PARTS)
+    layers, heads = request.heads_chosen(model, which)
     return Compared(
-        layers=request.numbers(which.layer, "layer", len(model.spec.blocks)),
-        heads=request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks)),
+        layers=layers,
+        heads=heads,
         metrics=tuple(METRICS) if "all" in named else tuple(dict.fromkeys(named)) or DEFAULT,
         maps=parts is None or bool(parts & MATRICES) or (output.svg is not None and "metrics" not in parts),
         all_links=asked.all_links,

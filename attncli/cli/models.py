@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.arrays.selection import EVERY
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
@@ -178,7 +179,7 @@ def _estimated(
     check_length(spec, count)
     layers = request.numbers(layer, "layer", len(spec.blocks))
     rows = rows_for(spec, count) if count > LONG else None
-    tables = rows is None and (layers is not None or len(spec.blocks) == 1)
+    tables = rows is None and (layers is not EVERY or len(spec.blocks) == 1)
     return cost_of(
         spec,
         count,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from attncli.arrays.selection import Selection
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.options import OUTPUT, OutputOptions, option
@@ -68,7 +69,7 @@ def check(
 
 
 def recording(
-    asked: PageOptions, model: Model, text: Text, heads: Sequence[int] | None, *, words: bool = False
+    asked: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
 ) -> Recording | None:
     """What takes the heads of a run for the page, so that nothing runs twice; None where no page is asked for, or where
     the page needs a run of its own."""
@@ -83,8 +84,8 @@ def recording(
 def record(
     model: Model,
     text: Text,
-    layers: Sequence[int] | None,
-    heads: Sequence[int] | None,
+    layers: Selection,
+    heads: Selection,
     *,
     words: bool = False,
     taken: Recording | None,

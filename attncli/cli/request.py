@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attncli.arrays.selection import EVERY, Selection
 from attncli.cli.option import LARGEST, LARGEST_SEED, whole
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions
 from attncli.cli.output import Environment
@@ -85,13 +86,13 @@ def tokens_of(model: Model, text: Text) -> list[Token]:
     return model.encode(text.text)
 
 
-def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | None:
-    """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; None for all.
+def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
+    """The layers or heads that `--layer` or `--head` name: "5", "0,3", "2-5"; `EVERY` where it is not given.
 
     Raises UsageError for what is no number or range, InputError for one that does not exist.
     """
     if not values:
-        return None
+        return EVERY
     found: set[int] = set()
     for part in ",".join(values).split(","):
         first, dash, last = part.strip().partition("-")
@@ -105,6 +106,12 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> list[int] | 
             raise UsageError(f"--{what} {part.strip()!r} runs backwards", expected=f"--{what} {last}-{first}")
         found.update(range(ends[0], ends[1] + 1))
     return sorted(found)
+
+
+def heads_chosen(model: Model, asked: ModelOptions) -> tuple[Selection, Selection]:
+    """The layers and heads that `--layer` and `--head` name. Raises as `numbers`."""
+    layers = numbers(asked.layer, "layer", len(model.spec.blocks))
+    return layers, numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
 
 
 def _choice(what: str, count: int) -> str:

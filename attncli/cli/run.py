@@ -109,7 +109,7 @@ def run(
             _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
         ):
             with request.told_where(each):
-                taken = page_output.recording(page, loaded, each, _chosen(loaded, model)[1], words=words)
+                taken = page_output.recording(page, loaded, each, request.heads_chosen(loaded, model)[1], words=words)
                 document = _document(environment, loaded, each, model, compute, output, asked, batched, taken)
                 if page.html is not None:
                     _write_page(environment, loaded, each, model, asked, page, how.lang, taken)
@@ -130,7 +130,7 @@ def _write_page(
 ) -> None:
     from attncli.render.page.contents import Page
 
-    record = page_output.record(model, text, *_chosen(model, which), words=asked.words, taken=taken)
+    record = page_output.record(model, text, *request.heads_chosen(model, which), words=asked.words, taken=taken)
     start = {}
     if asked.query is not None:
         start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
@@ -144,17 +144,11 @@ def _together(
     from attncli.analysis.run import Wanted, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
-    layers, heads = _chosen(model, which)
+    layers, heads = request.heads_chosen(model, which)
     longest = max(map(len, tokens))
     needed = cost(model, longest, Wanted(layers, heads, matrices=False), saved=True).memory * len(texts)
     request.refuse_memory(needed, compute, "fewer or shorter texts, or no --batch")
     yield from zip(texts, run_batch(model, tokens, layers, heads), strict=True)
-
-
-def _chosen(model: Model, which: ModelOptions) -> tuple[list[int] | None, list[int] | None]:
-    """The layers and heads asked for, None for all."""
-    layers = request.numbers(which.layer, "layer", len(model.spec.blocks))
-    return layers, request.numbers(which.head, "head", min(block.attention.heads for block in model.spec.blocks))
 
 
 @dataclass(frozen=True)
@@ -234,7 +228,7 @@ def _plan(
     from attncli.analysis.run import Wanted
     from attncli.models.row_blocks import LONG, rows_for
 
-    layers, heads = _chosen(model, which)
+    layers, heads = request.heads_chosen(model, which)
     named = tokens
     if asked.words:
         from attncli.analysis.words import merged_words

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attncli.arrays.selection import selected
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
@@ -101,7 +102,7 @@ def tensors(
     pairs = (
         int(arrays.q.shape[-2]) * int(arrays.k.shape[-2]) * int(arrays.q.reshape((-1, *arrays.q.shape[-2:])).shape[0])
     )
-    chosen = request.numbers(head, "head", arrays.q.shape[-3]) or list(range(arrays.q.shape[-3]))
+    chosen = selected(request.numbers(head, "head", arrays.q.shape[-3]), arrays.q.shape[-3])
     by_blocks = arrays.long and not every and page.html is None
     if not by_blocks:
         request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")

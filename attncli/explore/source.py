@@ -10,6 +10,7 @@ from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.records.run import RunRecord, run_record
+from attncli.arrays.selection import EVERY, Selection
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -20,7 +21,7 @@ Told = Callable[[float], None]
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """A model and a text. layers, heads: which, None for all. words: whether pieces are merged to words.
+    """A model and a text. layers, heads: which. words: whether pieces are merged to words.
 
     typed: how many of the tokens were typed; those after it were generated.
     """
@@ -29,8 +30,8 @@ class Live:
     text: str
     tokens: Sequence[Token]
     typed: int
-    layers: Sequence[int] | None = None
-    heads: Sequence[int] | None = None
+    layers: Selection = EVERY
+    heads: Selection = EVERY
     words: bool = False
 
     @classmethod

@@ -7,11 +7,12 @@ the depth. Which tensor plays which role is the business of `models/families`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from attncli.arrays.selection import EVERY, Selection
 from attncli.errors import InputError, UsageError
 from attncli.mechanism.mask import Everywhere, Mask
 from attncli.mechanism.norm import Norm as Norm
@@ -238,13 +239,13 @@ class Spec(Struct, frozen=True):
     start: int | None = None
     biases: tuple[str, ...] = ()
 
-    def attending(self, layers: Collection[int] | None = None) -> list[int]:
+    def attending(self, layers: Selection = EVERY) -> list[int]:
         """The numbers of the layers that attend, ascending: of these, or of all.
 
         Raises InputError for a layer that does not exist or does not attend.
         """
         every = [layer for layer, block in enumerate(self.blocks) if not block.instead]
-        if layers is None:
+        if layers is EVERY:
             return every
         for layer in sorted(set(layers)):
             if not 0 <= layer < len(self.blocks):

@@ -32,7 +32,8 @@ class Trunk(Struct, frozen=True, eq=False):
     """What branches leave from, and how far they are computed.
 
     first: the layer to begin with. start: the first token that a branch computes; those before it are as they were.
-    asking: the tokens whose last vectors are wanted, None for all. at_once: how many branches run together.
+    asking: the tokens whose last vectors are wanted, None where none are singled out. at_once: how many branches run
+    together.
     """
 
     spec: Spec

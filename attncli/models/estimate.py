@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.read_ahead import DEPTH, PIECE, WORTH_A_THREAD
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.roles import layer_roles
@@ -100,18 +101,18 @@ def estimate(
     tokens: int,
     *,
     stored: StoredSizes | None = None,
-    layers: Collection[int] | None = None,
+    layers: Selection = EVERY,
     kept: int = 2,
     rows: int | None = None,
     dtype: str = "float32",
 ) -> Estimate:
     """The estimate for one text of `tokens` tokens.
 
-    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for, None for all; layers
+    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for; layers
     after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for
     all. dtype: what it is computed in.
     """
-    asked = set(range(len(spec.blocks)) if layers is None else layers)
+    asked = set(selected(layers, len(spec.blocks)))
     blocks = spec.blocks[: max(asked) + 1] if asked else ()
     wide = SCORE_ITEM[dtype]
     read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, choose
+from attncli.arrays.selection import EVERY, Selection
 from attncli.errors import UnsupportedError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
@@ -114,8 +115,8 @@ class Model(Struct, frozen=True, eq=False):
         self,
         text: str | Sequence[Token],
         *,
-        layers: Collection[int] | None = None,
-        heads: Collection[int] | None = None,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,
@@ -124,8 +125,8 @@ class Model(Struct, frozen=True, eq=False):
     ) -> Iterator[LayerTrace]:
         """Run the model on one text and yield the layers asked for, in order.
 
-        layers: which to yield, None for all; layers after the last of them are not read.
-        heads: which heads to keep in stages with a head axis, None for all.
+        layers: which to yield; layers after the last of them are not read.
+        heads: which heads to keep in stages with a head axis.
         keep: which n × n stages to keep. rows, see: run by blocks of query rows, see `Context`.
         past: keys and values of the tokens before these, by layer, extended in place; start with {}
         and go on with tokens whose `index` continues. They are of the type that the first tokens were computed in.
@@ -154,8 +155,8 @@ class Model(Struct, frozen=True, eq=False):
         self,
         texts: Sequence[str | Sequence[Token]],
         *,
-        layers: Collection[int] | None = None,
-        heads: Collection[int] | None = None,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         interventions: Interventions = NOTHING,
     ) -> Iterator[LayerTrace]:
@@ -209,13 +210,13 @@ class Model(Struct, frozen=True, eq=False):
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
 
-    def _given(self, computing: Backend, heads: Collection[int] | None, trace: LayerTrace) -> LayerTrace:
+    def _given(self, computing: Backend, heads: Selection, trace: LayerTrace) -> LayerTrace:
         chosen = self.only(trace, heads)
         return chosen if computing is self.backend else rounded(self.backend, chosen)
 
-    def only(self, trace: LayerTrace, heads: Collection[int] | None) -> LayerTrace:
-        """The trace with only these heads, None for all. Raises UsageError for a head that is not there."""
-        if heads is None:
+    def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:
+        """The trace with only these heads. Raises UsageError for a head that is not there."""
+        if heads is EVERY:
             return trace
         block = self.spec.blocks[trace.layer]
         run.check("head", sorted(heads), block.attention.heads)

@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, choose
+from attncli.arrays.selection import EVERY, Selection
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token, Tokenizer
@@ -92,8 +93,8 @@ class ForeignModel(Model, frozen=True, eq=False):
         self,
         text: str | Sequence[Token],
         *,
-        layers: Collection[int] | None = None,
-        heads: Collection[int] | None = None,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
         keep: Collection[str] = EVERY_STAGE,
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,

@@ -12,6 +12,7 @@ from attncli import __version__
 from attncli.analysis.labels import NEEDED
 from attncli.analysis.measure import known
 from attncli.analysis.repeat_scores import repeat_scores
+from attncli.arrays.selection import EVERY
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.digests import digest
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket
@@ -83,7 +84,7 @@ def make(
     plan = replace(plan, choice=_choice(wanted, plan, folder, note))
     if not wanted.labels:
         return plan
-    scores = repeat_scores(model, None, seed=wanted.seed)
+    scores = repeat_scores(model, EVERY, seed=wanted.seed)
     repeats = [
         (layer, head, score["repeats_duplicate"], score["repeats_induction"])
         for (layer, head), score in sorted(scores.items())

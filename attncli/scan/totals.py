@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from attncli.analysis.visible_keys import Floats, Ints
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import AttnError
 from attncli.scan.examples import FIELDS, NONE, Examples
 from attncli.scan.fixed_point import ONE
@@ -111,10 +111,10 @@ VALUES = frozenset(
 """Totals that are multiples of 2⁻²⁴."""
 
 
-def total(plan: Plan, folder: Path, shards: Iterable[int] | None = None) -> Totals:
-    """What is done of a scan. shards: which, None for all. A shard whose file cannot be read is in `broken`."""
+def total(plan: Plan, folder: Path, shards: Selection = EVERY) -> Totals:
+    """What is done of a scan. shards: which. A shard whose file cannot be read is in `broken`."""
     found = Totals(plan)
-    for shard in range(len(plan.shards)) if shards is None else shards:
+    for shard in selected(shards, len(plan.shards)):
         if not is_done(folder, shard):
             continue
         try:

@@ -12,6 +12,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.analysis.cross import Texts, cross_document
 from attncli.arrays.backend import choose
+from attncli.arrays.selection import EVERY
 from attncli.errors import InputError
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding
@@ -53,7 +54,7 @@ def expected(model: Model, value: str = KEY, sees: object = None) -> tuple[list[
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_weights_and_output_agree_with_loops(backend: str) -> None:
     model = made(backend=backend)
-    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
     weights, output = expected(model)
     (layer,) = document["layers"]
     assert np.allclose([head["weights"] for head in layer["heads"]], weights)
@@ -63,17 +64,17 @@ def test_weights_and_output_agree_with_loops(backend: str) -> None:
 
 def test_values_may_come_from_a_third_text() -> None:
     model = made()
-    document = cross_document(model, texts(model, "un deux trois quatre cinq"), layers=None, heads=None, top=5)
+    document = cross_document(model, texts(model, "un deux trois quatre cinq"), layers=EVERY, heads=EVERY, top=5)
     weights, output = expected(model, "un deux trois quatre cinq")
     assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], weights)
     assert np.allclose(document["layers"][0]["output"], output)
     with pytest.raises(InputError, match="2 tokens"):
-        cross_document(model, texts(model, "un deux"), layers=None, heads=None, top=5)
+        cross_document(model, texts(model, "un deux"), layers=EVERY, heads=EVERY, top=5)
 
 
 def test_causal_and_padding_apply_to_positions() -> None:
     model = made(AllOf((Causal(), Padding(1))))
-    document = cross_document(model, texts(model), layers=None, heads=[1], top=5)
+    document = cross_document(model, texts(model), layers=EVERY, heads=[1], top=5)
     weights, _ = expected(model, sees=oracles.intersection(oracles.causal, oracles.padding(1, 5)))
     (head,) = document["layers"][0]["heads"]
     assert head["head"] == 1
@@ -84,7 +85,7 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
     for position in ("none", "rope", "alibi", "sinusoidal", "learned"):
         model = made(position=position)
         tokens = model.encode(QUERY)
-        document = cross_document(model, Texts(QUERY, QUERY, tokens, tokens), layers=None, heads=None, top=5)
+        document = cross_document(model, Texts(QUERY, QUERY, tokens, tokens), layers=EVERY, heads=EVERY, top=5)
         trace = next(iter(model.trace(tokens)))
         assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], trace.stages["weights"]), (
             position
@@ -94,13 +95,13 @@ def test_a_text_crossed_with_itself_is_self_attention() -> None:
 
 def test_rotary_keys_have_positions_of_their_own() -> None:
     model = made(position="rope")
-    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
     assert np.shape(document["layers"][0]["heads"][0]["weights"]) == (3, 5)
 
 
 def test_the_alignment_names_the_best_key_of_the_mean() -> None:
     model = made()
-    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
     mean = np.mean([head["weights"] for head in document["layers"][0]["heads"]], axis=0)
     for one in document["alignment"]:
         assert one["key"] == max(range(5), key=lambda key: mean[one["query"]][key])
@@ -109,7 +110,7 @@ def test_the_alignment_names_the_best_key_of_the_mean() -> None:
 
 def test_a_query_that_sees_nothing_is_aligned_with_nothing() -> None:
     model = made(Padding(5))
-    document = cross_document(model, texts(model), layers=None, heads=None, top=5)
+    document = cross_document(model, texts(model), layers=EVERY, heads=EVERY, top=5)
     assert [one["key"] for one in document["alignment"]] == [None] * 3
     assert len(document["empty_rows"]) == 6
     assert document["links"] == []
@@ -124,7 +125,7 @@ def test_the_decoder_says_what_it_computed_in(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(
             "attncli.models.model.compute_dtype", lambda spec, count, dtype: "float64" if count <= longest else dtype
         )
-        document = cross_document(model, Texts("", "", queries, keys), layers=None, heads=None, top=3)
+        document = cross_document(model, Texts("", "", queries, keys), layers=EVERY, heads=EVERY, top=3)
         found: str | None = document["attention"].get("compute_dtype")
         return found
 

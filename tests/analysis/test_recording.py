@@ -17,6 +17,7 @@ from attncli.analysis.records.recording import Recording
 from attncli.analysis.records.run import recorded_run, run_record
 from attncli.analysis.run import Wanted, run_document
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Window
 from attncli.models.model import Model
@@ -50,10 +51,10 @@ def test_records_are_those_of_a_run_of_its_own(name: str, given: dict[str, Any])
     settings = Settings(d_model=24, heads=3, mask=Window(9, 4), **given)
     model = seeded_model(settings, 3, "seeded", tokenizer("whitespace"), NumpyBackend("float32"))
     tokens = model.encode(TEXT)
-    taken = Recording(model, tokens, [1] if name == "run of a head" else None)
+    taken = Recording(model, tokens, [1] if name == "run of a head" else EVERY)
     RUNS[name](model, tokens, taken)
     found = list(recorded_run(model, TEXT, taken).heads)
-    expected = list(run_record(model, TEXT, tokens, heads=[1] if name == "run of a head" else None).heads)
+    expected = list(run_record(model, TEXT, tokens, heads=[1] if name == "run of a head" else EVERY).heads)
     assert list(map(told, found)) == list(map(told, expected))
     for one, other in zip(found, expected, strict=True):
         assert np.abs(one.small - other.small).max() < 1e-6

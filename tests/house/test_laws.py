@@ -225,6 +225,17 @@ def test_no_arguments_are_passed_through_unnamed():
                 assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), f"{name_of(path)}:{node.lineno}"
 
 
+def test_every_layer_is_never_said_by_none():
+    for path in SOURCES:
+        for node in ast.walk(tree(path)):
+            match node:
+                case (
+                    ast.arg(arg=("layers" | "heads") as name, annotation=ast.expr() as said)
+                    | ast.AnnAssign(target=ast.Name(id=("layers" | "heads") as name), annotation=ast.expr() as said)
+                ):
+                    assert "[int] | None" not in ast.unparse(said), f"{name_of(path)}:{node.lineno} {name}: Selection"
+
+
 def test_records_are_frozen():
     mutable = {"Environment"}  # it collects what happens while a command runs
     for path in SOURCES:

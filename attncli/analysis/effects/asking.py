@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from attncli.analysis.effects.ablation import Removal, ready
@@ -11,6 +11,7 @@ from attncli.analysis.effects.measures import Asked, Measure
 from attncli.analysis.effects.patching import Measured, Patching
 from attncli.analysis.effects.places import Chosen, measured_at, most_heads
 from attncli.analysis.target import target_id
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 from attncli.inputs.token_name import find_span
@@ -30,8 +31,8 @@ def ablate(
     by: Literal["zero", "mean", "resample"] = "zero",
     reference: str | Sequence[str] | None = None,
     link: tuple[str, str] | None = None,
-    layers: Collection[int] | None = None,
-    heads: Collection[int] | None = None,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
     together: bool = False,
     measures: Sequence[Measure] = ("vector",),
     query: str | None = None,
@@ -44,7 +45,7 @@ def ablate(
     """Take heads away one at a time, and all at once, or cut a link; what changes at the end of the model.
 
     model: as `attncli.load` returns it. by: what stands for a head; reference: the text, or for a mean the texts, that
-    it comes from. link: the two tokens of a link to cut instead. layers, heads: which, None for all. measures: "vector"
+    it comes from. link: the two tokens of a link to cut instead. layers, heads: which. measures: "vector"
     turns, "logprob", "kl". query: the token to measure at, such as "it", "the:2" or "#7". target: a vocabulary entry,
     or "id:N". baseline: which rows are compared with random changes of the same size. memory: bytes there may be.
 
@@ -92,8 +93,8 @@ def patch(
     versus: str | None = None,
     query: str | None = None,
     at: Sequence[str] | None = None,
-    layers: Collection[int] | None = None,
-    heads: Collection[int] | None = None,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
     memory: int | None = None,
 ) -> PatchDocument:
     """Which heads carry the difference between two texts: each one's part of `clean` put into `corrupt`.
@@ -130,10 +131,8 @@ def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
             )
 
 
-def _chosen(spec: Spec, layers: Collection[int] | None, heads: Collection[int] | None) -> Chosen:
-    return Chosen(
-        range(len(spec.blocks)) if layers is None else layers, range(most_heads(spec)) if heads is None else heads
-    )
+def _chosen(spec: Spec, layers: Selection, heads: Selection) -> Chosen:
+    return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
 
 
 def _span(tokens: Sequence[Token], name: str) -> tuple[int, ...]:

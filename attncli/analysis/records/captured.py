@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,12 +11,13 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.tensors import Captured
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 
 
 def captured_record(
-    arrays: Captured, trace: RowBlock, document: TensorsDocument, *, heads: Sequence[int] | None = None
+    arrays: Captured, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
     """What `attn tensors` computed. trace: all of its stages. document: its `attn.tensors/1`. heads: which, None for
     all."""
@@ -33,7 +34,7 @@ def captured_record(
 
     def found() -> Iterator[HeadRecord]:
         for layer, place in enumerate(np.ndindex(lead)):
-            chosen = range(held["weights"].shape[-3]) if heads is None else heads
+            chosen = selected(heads, held["weights"].shape[-3])
             stages = {name: array[place] for name, array in held.items()}
             made = LayerRecords(backend, layer, sides, chosen, everything=True)
             feed_whole(backend, made, stages, None)

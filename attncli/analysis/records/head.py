@@ -45,8 +45,8 @@ class HeadRecord(Struct, frozen=True, eq=False):
     """One head. small: largest weight of each cell of `pool` × `pool` pairs, [row, column].
 
     columns: keys and learned keys.
-    seen: bits of the visible keys (see `Gathered.seen`), None for all. recipe: how its weights are made again.
-    terms: queries and keys beside weights that are kept otherwise, None where q·k does not give the scores.
+    seen: bits of the visible keys (see `Gathered.seen`), None where nothing is hidden. recipe: how its weights are
+    made again. terms: queries and keys beside weights that are kept otherwise, None where q·k does not give the scores.
     error: the largest difference from the true weights, over `checked` sampled rows.
     """
 

@@ -65,7 +65,8 @@ def numbers(kept: Fixed | Floats) -> Floats:
 
 
 def made_again(recipe: Products, rows: Ints, seen: Bools | None) -> Floats:
-    """The weights of these query rows from a recipe, float32 [row, key]. seen: booleans [row, key], None for all.
+    """The weights of these query rows from a recipe, float32 [row, key]. seen: booleans [row, key], None where nothing
+    is hidden.
 
     Source: the softmax written with its row's log-sum-exp, as in Dao et al., FlashAttention, 2022.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.words import identities
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.trace import LayerTrace
@@ -21,13 +22,11 @@ WHOLE = ("weights", "masked", "capped", "biased")
 class Recording:
     """Traces a model as `Model.trace` does, and keeps a record of each head on the way.
 
-    heads: which, None for all; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
+    heads: which; exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing
     n × n is held that the run does not hold itself, but weights that queries and keys do not give.
     """
 
-    def __init__(
-        self, model: Model, tokens: Sequence[Token], heads: Sequence[int] | None = None, *, exact: bool = False
-    ) -> None:
+    def __init__(self, model: Model, tokens: Sequence[Token], heads: Selection = EVERY, *, exact: bool = False) -> None:
         self._model, self._heads, self._exact = model, heads, exact
         shown = list(tokens)
         self.sides = Sides(shown, shown, names=identities(tokens, None))
@@ -43,8 +42,8 @@ class Recording:
         self,
         tokens: Sequence[Token],
         *,
-        layers: Collection[int] | None = None,
-        heads: Collection[int] | None = None,
+        layers: Selection = EVERY,
+        heads: Selection = EVERY,
         keep: Collection[str] = (),
         rows: int | None = None,
         see: Callable[[int, str, RowBlock], None] | None = None,
@@ -72,7 +71,7 @@ class Recording:
     def _layer(self, layer: int) -> LayerRecords:
         if layer not in self._layers:
             model = self._model
-            chosen = range(model.spec.blocks[layer].attention.heads) if self._heads is None else self._heads
+            chosen = selected(self._heads, model.spec.blocks[layer].attention.heads)
             everything = model.identity.source != "checkpoint"
             self._layers[layer] = LayerRecords(
                 model.backend, layer, self.sides, chosen, everything=everything, exact=self._exact

@@ -14,6 +14,7 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.words import Words, identities, merged_words
+from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
 from attncli.mechanism.spec import Block
@@ -45,13 +46,13 @@ def run_record(
     tokens: Sequence[Token],
     *,
     name: str = "",
-    layers: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
+    layers: Selection = EVERY,
+    heads: Selection = EVERY,
     words: bool = False,
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> RunRecord:
-    """A text through the model. layers, heads: which, None for all. words: whether pieces are merged to words.
+    """A text through the model. layers, heads: which. words: whether pieces are merged to words.
 
     exact: as for `LayerRecords`. progress: told the share done. Nothing n × n is held of a long text, unless its words
     are merged or it is hashed.
@@ -63,7 +64,7 @@ def run_record(
 
     def see(layer: int, kind: str, block: RowBlock) -> None:
         if kind == "self" and progress is not None:
-            progress((layer + block.stop / len(tokens)) / (len(blocks) if layers is None else max(layers) + 1))
+            progress((layer + block.stop / len(tokens)) / (max(selected(layers, len(blocks))) + 1))
 
     def found() -> Iterator[HeadRecord]:
         for _ in recording.trace(tokens, layers=layers, rows=_rows(blocks, len(tokens)), see=see):
@@ -88,8 +89,8 @@ def _whole_record(
     text: str,
     tokens: Sequence[Token],
     name: str,
-    layers: Sequence[int] | None,
-    heads: Sequence[int] | None,
+    layers: Selection,
+    heads: Selection,
     merged: Words | None,
 ) -> RunRecord:
     """A run whose weights are needed whole."""
@@ -100,7 +101,7 @@ def _whole_record(
     def found() -> Iterator[HeadRecord]:
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
-            chosen = range(attention.heads) if heads is None else heads
+            chosen = selected(heads, attention.heads)
             made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
             feed_whole(model.backend, made, trace.stages, merged)
             known = merged is None and attention.hashing is None
@@ -112,17 +113,15 @@ def _whole_record(
     return RunRecord(name, text, sides, model_part(model), computing, found(), notes(model))
 
 
-def cross_record(
-    model: Model, texts: Texts, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
-) -> RunRecord:
-    """A text that looks at another one, as `attn cross` runs it. layers, heads: which, None for all."""
+def cross_record(model: Model, texts: Texts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
+    """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
     everything = model.identity.source != "checkpoint"
 
     def found() -> Iterator[HeadRecord]:
-        for spec, trace in cross_traces(model, texts, layers, None):
-            chosen = range(spec.heads) if heads is None else heads
+        for spec, trace in cross_traces(model, texts, layers, EVERY):
+            chosen = selected(heads, spec.heads)
             made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
             feed_whole(model.backend, made, trace.stages, None)
             yield from made.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))

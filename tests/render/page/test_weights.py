@@ -20,6 +20,7 @@ from attncli.analysis.records.run import RunRecord, cross_record, run_record
 from attncli.analysis.tensors import Options, captured, tensors_document
 from attncli.analysis.words import merged_words
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.arrays.selection import EVERY
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, Given, Mask, Window
 from attncli.mechanism.mask_spec import parse
@@ -164,7 +165,7 @@ def test_cross_attention(window: Opened, tmp_path: Path) -> None:
     model = seeded(Causal(), heads=2, position="rope")
     texts = Texts(TEXT, TEXT[:60], model.encode(TEXT), model.encode(TEXT[:60]))
     expected = {}
-    for _, trace in cross_traces(model, texts, None, None):
+    for _, trace in cross_traces(model, texts, EVERY, EVERY):
         for head, weights in enumerate(trace.stages["weights"]):
             expected[0, head] = np.where(np.isneginf(trace.stages["masked"][head]), -1, weights)
     assert compared(window, tmp_path, cross_record(model, texts), expected) == {"products"}
