@@ -14,6 +14,7 @@ from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument
     from attncli.analysis.documents.declaration import Document
     from attncli.analysis.documents.effects import VectorChange
     from attncli.analysis.records.recording import Recording
@@ -110,12 +111,33 @@ def write(asked: PageOptions, page: Page) -> None:
 
 
 def effects_of(document: Document) -> list[Effects]:
-    """What an `attn.ablate/1` document says of each measure; nothing for another document."""
+    """What a document of effects says of its heads, measure by measure; nothing for another document."""
     from attncli.analysis.documents.ablate import AblateDocument
+    from attncli.analysis.documents.logits import LogitsDocument
+    from attncli.analysis.documents.patch import PatchDocument
     from attncli.render.page.contents import Effects
 
-    if not isinstance(document, AblateDocument):
-        return []
+    match document:
+        case AblateDocument():
+            return _ablated(document)
+        case PatchDocument():
+            rows = [row for row in document.effects if row.attention == "self"]
+            brought = [(row.layer, row.head, row.recovered, None, None) for row in rows]
+            whole = len(document.query) == len(document.tokens)
+            at = "mean" if whole else ", ".join(document.tokens[place].text for place in document.query)
+            return [Effects(document.measure, "patch", at, brought, kind="patch")]
+        case LogitsDocument():
+            heads = [part for part in document.parts if part.attention == "self"]
+            added = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
+            at = document.tokens[document.position].text
+            return [Effects("logit", document.target.text, at, added, kind="logits")]
+        case _:
+            return []
+
+
+def _ablated(document: AblateDocument) -> list[Effects]:
+    from attncli.render.page.contents import Effects
+
     place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
     found = []
     for measure in document.measures:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
     from attncli.analysis.documents.heads import HeadsDocument
     from attncli.analysis.records.run import RunRecord
+    from attncli.render.page.contents import Page
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
@@ -84,23 +85,27 @@ def _show_page(
     environment: Environment, document: Document, file: Path, page: PageOptions, lang: str, *, browse: bool
 ) -> None:
     """Write the document's page, and open it. Raises InputError for a document that is not about heads."""
-    from attncli.render.page.contents import Page
-
-    record = record_of(document, file)
-    effects = page_output.effects_of(document)
-    start = {"view": "effects"} if effects else {}
-    made = Page(
-        str(getattr(document, "text", file.name)),
-        [record],
-        effects=effects,
-        start=start,
-        lang=lang,
-        budget=page.budget,
-    )
+    made = _page_of(document, file, lang, page.budget)
     target = page if page.html is not None else replace(page, html=page_output.passing())
     page_output.write(target, made)
     if browse:
         page_output.browse(environment, target)
+
+
+def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
+    from attncli.analysis.documents.compare import CompareDocument
+    from attncli.render.page.contents import Page
+
+    if isinstance(document, CompareDocument):
+        from attncli.analysis.records.saved import compared_records
+
+        same, start = range(len(document.aligned)), {"view": "difference"}
+        records = compared_records(document)
+        return Page(records[0].text, records, pairs=(same, same), start=start, lang=lang, budget=budget, partial=True)
+    effects = page_output.effects_of(document)
+    start = {"view": "effects"} if effects else {}
+    title = str(getattr(document, "text", file.name))
+    return Page(title, [record_of(document, file)], effects=effects, start=start, lang=lang, budget=budget)
 
 
 def record_of(document: Document, file: Path) -> RunRecord:

@@ -52,6 +52,37 @@ def test_view_makes_the_page_of_what_was_saved(tmp_path: Path, name: str) -> Non
     )
 
 
+def test_view_makes_the_page_of_a_saved_comparison(tmp_path: Path) -> None:
+    saved, file = tmp_path / "saved.json", tmp_path / "page.html"
+    assert ask("compare", TEXT, "a dog sat on the mat", "--json", "-o", str(saved)).code == 0
+    assert ask("view", str(saved), "--html", str(file)).code == 0
+    found, document = meta(file), json.loads(saved.read_text())
+    assert [run["name"] for run in found["runs"]] == ["text 1", "text 2"]
+    words = [document["b"]["tokens"][pair[1]]["text"] for pair in document["aligned"]]
+    assert [word[0] for word in found["runs"][1]["q"]] == words
+    assert found["pairs"] == [list(range(len(words)))] * 2
+    assert found["start"] == {"view": "difference"}
+    assert found["partial"]
+    for run, side in zip(found["runs"], "ab", strict=True):
+        (strongest,) = run["heads"][0]["k"][:1]
+        weights = document["heads"][0][f"weights_{side}"]
+        assert strongest[2] == pytest.approx(weights[strongest[0]][strongest[1]], abs=1e-6)
+        assert strongest[2] == pytest.approx(max(max(row) for row in weights), abs=1e-6)
+
+
+def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
+    saved, file = tmp_path / "saved.json", tmp_path / "page.html"
+    assert ask("patch", TEXT, "the dog sat on the mat", "--json", "-o", str(saved)).code == 0
+    assert ask("view", str(saved), "--html", str(file)).code == 0
+    found, document = meta(file), json.loads(saved.read_text())
+    assert found["start"] == {"view": "effects"}
+    (effects,) = found["effects"]
+    assert (effects["kind"], effects["measure"], effects["at"]) == ("patch", "cosine", "mean")
+    told = {(one["l"], one["h"]): one["v"] for one in effects["heads"]}
+    assert told == {(one["layer"], one["head"]): one["recovered"] for one in document["effects"]}
+    assert f"{effects['kind']}.lead" in found["words"]["en"]
+
+
 def test_view_of_tensors_has_their_queries_and_keys(tmp_path: Path) -> None:
     saved, file = tmp_path / "saved.safetensors", tmp_path / "page.html"
     assert ask("run", TEXT, "--num-heads", "2", "--save", str(saved)).code == 0

@@ -10,11 +10,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.analysis.documents.ablate import AblateDocument
+from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.find import FindDocument
 from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+from attncli.analysis.documents.logits import LogitsDocument
 from attncli.analysis.documents.parts import TokenRow
+from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.records.captured import numbered
@@ -26,7 +29,8 @@ from attncli.arrays.backend import choose
 from attncli.inputs.token import Token
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
-AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | AblateDocument
+Effects = AblateDocument | PatchDocument | LogitsDocument
+AboutHeads = RunDocument | HeadsDocument | FindDocument | CrossDocument | TensorsDocument | Effects
 NUMPY = choose("numpy", device=None, dtype="float32")
 
 
@@ -64,8 +68,10 @@ def document_record(document: Document) -> RunRecord | None:
             rows = document.queries or None
         case HeadsDocument() | FindDocument():
             parts = [(head.layer, head) for head in document.heads]
-        case AblateDocument():
+        case AblateDocument() | PatchDocument():
             parts = [(row.layer, row) for row in document.effects if row.attention == "self"]
+        case LogitsDocument():
+            parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
         case CrossDocument():
             parts = [(part.layer, head) for part in document.layers for head in part.heads]
         case TensorsDocument():
@@ -77,11 +83,31 @@ def document_record(document: Document) -> RunRecord | None:
             text, queries, keys = document.file, numbered(document.queries), numbered(document.keys)
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
-        case RunDocument() | HeadsDocument() | FindDocument() | AblateDocument():
+        case _:
             text, queries = document.text, tokens_of(document.tokens)
             keys = queries
     sides = Sides(queries, queries if keys is queries or len(keys) == len(queries) == 0 else keys)
     return _record(document, text, sides, _heads(document, parts, sides, rows))
+
+
+def compared_records(document: CompareDocument) -> list[RunRecord]:
+    """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
+
+    def found(side: str, sides: Sides) -> Iterator[HeadRecord]:
+        for one in document.heads:
+            place, weights = one[side], np.asarray(one[f"weights_{side}"], np.float32)
+            made = LayerRecords(NUMPY, place.layer, sides, [0], everything=True)
+            masked = np.where(np.isfinite(weights), np.float32(0), np.float32(-np.inf))
+            feed_whole(NUMPY, made, {"weights": np.nan_to_num(weights)[None], "masked": masked[None]}, None)
+            yield from (replace(record, head=place.head) for record in made.records(None))
+
+    records = []
+    for at, side in enumerate((document.a, document.b)):
+        shown = tokens_of([side.tokens[pair[at]] for pair in document.aligned])
+        sides = Sides(shown, shown)
+        heads = found("ab"[at], sides)
+        records.append(RunRecord(side.name, side.text, sides, side.model, side.attention, heads, document.warnings))
+    return records
 
 
 def _heads(

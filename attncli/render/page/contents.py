@@ -22,8 +22,9 @@ KEPT = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "n
 
 @dataclass(frozen=True)
 class Effects:
-    """What changes when heads are taken away, for one measure. at: the word or words it is measured at.
+    """What heads do to one measure. at: the word or words it is measured at. by: how, or of what.
 
+    kind: "ablate" for what changes when a head is taken away, "patch" for what it brings back, "logits" for what it adds.
     heads: layer, head, the effect, that of a random change of the same size, and the weight of the link; None where
     there is none.
     """
@@ -32,13 +33,15 @@ class Effects:
     by: str
     at: str
     heads: Sequence[tuple[int, int, float | None, float | None, float | None]]
+    kind: str = "ablate"
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
     """A page to write. runs: one, or two that are compared. pairs: words that correspond, A's and B's positions.
 
-    start: what is shown first: view, query, from, to. budget: bytes of data at most.
+    start: what is shown first: view, query, from, to. budget: bytes of data at most. partial: whether words are left out,
+    so that layers cannot be multiplied.
     """
 
     title: str
@@ -48,6 +51,7 @@ class Page:
     start: Mapping[str, str] = field(default_factory=dict)
     lang: str = "en"
     budget: int = BUDGET
+    partial: bool = False
 
 
 class Kept:

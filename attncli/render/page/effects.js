@@ -8,15 +8,15 @@ import { headName, say, signed } from "./words.js";
 /** The measure that is shown. */
 let chosen = 0;
 
-/** What changes when a head is taken away: laid over the tiles, and ranked. */
+/** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
   const { heads } = run();
-  const { by, measure, at, heads: effects } = meta.effects[chosen];
+  const { by, measure, at, kind, heads: effects } = meta.effects[chosen];
   const found = effects.map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: heads.findIndex((head) => head.l === l && head.h === h) }));
   lay(heads.map((_, place) => found.find((one) => one.place === place)?.v ?? null));
   const ranked = found.sort((a, b) => abs(b.v) - abs(a.v)).slice(0, 16);
   fill("view",
-    lead(say("effects.lead", by, measure, at)),
+    lead(say(`${kind}.lead`, by, measure, at)),
     toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], chosen, (place) => {
       chosen = place;
       showEffects();
@@ -26,5 +26,5 @@ export function showEffects() {
       rank: r !== null ? say("effects.random", signed(r, 4)) : w !== null ? say("effects.weight", w.toFixed(2)) : "",
       act: () => place >= 0 && choose({ head: place }),
     }))),
-    note(say("effects.note")));
+    note(say(`${kind}.note`)));
 }

@@ -18,7 +18,7 @@ import { weightsOf } from "./weights.js";
 import { headName, named, say } from "./words.js";
 
 const VIEWS = ["matrix", "links", "derivation", "search",
-  ...(meta.pairs ? ["difference"] : []), ...(run().k ? [] : ["rollout"]), ...(meta.effects.length ? ["effects"] : [])];
+  ...(meta.pairs ? ["difference"] : []), ...(run().k || meta.partial ? [] : ["rollout"]), ...(meta.effects.length ? ["effects"] : [])];
 
 /** A choice among names. @param {string} name @param {string[]} values @param {string} now @param {(value: string) => void} act @param {string} kind */
 const select = (name, values, now, act, kind) =>

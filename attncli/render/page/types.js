@@ -9,8 +9,8 @@
  * @typedef {{name: string, q: Word[], k: Word[]|null, line: string, heads: HeadMeta[], tile: [number, number],
  *   metrics: string[], notes: string[]}} RunMeta
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
- * @typedef {{measure: string, by: string, at: string, heads: Effect[]}} Effects
- * @typedef {{title: string, lang: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
+ * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
+ * @typedef {{title: string, lang: string, partial: boolean, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, effects: Effects[], start: Record<string, string>}} Meta
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts

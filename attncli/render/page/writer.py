@@ -71,7 +71,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         shape = small[0].shape if small else (1, 1)
         runs.append(_told(run, page.lang) | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
     }  # fmt: skip
     first = page.runs[0]
@@ -129,4 +129,10 @@ def _line(run: RunRecord) -> str:
 
 def _effects(effects: Any) -> dict[str, Any]:
     heads = [dict(zip("lhvrw", one, strict=True)) for one in effects.heads]
-    return {"measure": safe(effects.measure), "by": safe(effects.by), "at": safe(effects.at), "heads": heads}
+    return {
+        "measure": safe(effects.measure),
+        "by": safe(effects.by),
+        "at": safe(effects.at),
+        "kind": effects.kind,
+        "heads": heads,
+    }
