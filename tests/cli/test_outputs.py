@@ -23,6 +23,15 @@ ONE_FAILS = [
     ("mask", "--svg", "{t}/x.svg", "--output", "/dev/full"),
     ("weights", "init", "{t}/w.npz", "--output", "/dev/full"),
     ("weights", "convert", str(SAMPLES / "mha.safetensors"), "{t}/w.npz", "--num-heads", "4", "--output", "{t}/no/x"),
+    ("run", "a b", "--html", "{t}/p.html", "--figure", "{t}/no/x.png"),
+    ("run", "a b", "--figure", "{t}/x.png", "--html", "{t}/p.html", "--output", "/dev/full"),
+    ("ablate", "a b", "--num-heads", "2", "--html", "{t}/p.html", "--figure", "{t}/x.svg", "--output", "/dev/full"),
+    ("patch", "a b", "a c", "--num-heads", "2", "--figure", "{t}/x.pdf", "--output", "/dev/full"),
+    ("find", "a b", "--from", "a", "--to", "b", "--html", "{t}/p.html", "--figure", "{t}/no/x.svg"),
+    ("compare", "a b", "a c", "--html", "{t}/p.html", "--output", "/dev/full"),
+    ("view", "{t}/whole.json", "--html", "{t}/p.html", "--figure", "{t}/no/x.svg"),
+    ("view", "{t}/whole.json", "--html", "{t}/p.html", "--output", "/dev/full"),
+    ("view", "{t}/broken.json", "--html", "{t}/p.html"),
     ("view", "{t}/broken.json", "--svg", "{t}/x.svg"),
     ("view", "{t}/broken.json", "--svg", "{t}/x.svg", "--output", "{t}/y"),
 ]
@@ -31,12 +40,13 @@ ONE_FAILS = [
 @pytest.mark.parametrize("command", ONE_FAILS, ids=" ".join)
 def test_where_one_output_fails_none_is_left(command: tuple[str, ...], tmp_path: Path) -> None:
     whole = ask("run", "a b", "--json").json
+    (tmp_path / "whole.json").write_text(json.dumps(whole))
     whole["links"][0]["key"] = 99
     (tmp_path / "broken.json").write_text(json.dumps(whole))
     (tmp_path / "x.svg").write_text("before")
     found = ask(*(part.replace("{t}", str(tmp_path)) for part in command))
     assert found.code in (1, 3), found
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "x.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.json", "whole.json", "x.svg"]
     assert (tmp_path / "x.svg").read_text() == "before"
 
 

@@ -26,9 +26,9 @@ sys.exit(main())
 """The program as its installed command starts it; says when its entry point begins to import."""
 
 
-def half_written(folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    """A run that has begun to write its outputs and waits for more of its text."""
-    process = start(attn("run", "--lines", "--ndjson", *options), stdin=subprocess.PIPE)
+def half_written(folder: Path, *options: str, command: str = "run") -> subprocess.Popen[bytes]:
+    """A command that has begun to write its outputs and waits for more of its text."""
+    process = start(attn(command, "--lines", "--ndjson", *options), stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(b"one two\n")
     process.stdin.flush()
@@ -48,6 +48,15 @@ def test_a_signal_leaves_no_half_written_file(name: str, code: int, tmp_path: Pa
     assert (process.returncode, err) == (code, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out").read_text() == "before"
+
+
+@pytest.mark.parametrize("command", ["ablate", "heads"])
+def test_a_signal_leaves_no_half_written_file_of_other_commands(command: str, tmp_path: Path) -> None:
+    process = half_written(tmp_path, "--output", str(tmp_path / "out"), command=command)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (143, b"")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_signal_leaves_no_half_written_file_either(tmp_path: Path) -> None:

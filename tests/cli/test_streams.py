@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from asking import ask
 from processes import BUFFERINGS, attn, finish, start
+from small_gpt2 import small_gpt2
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 LONG = " ".join(f"word{n}" for n in range(120))
@@ -24,6 +26,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare", "a b", "a c"),
     "cross": ("cross", "a b", "c d"),
     "tensors": ("tensors", str(SAMPLES / "captured.npz")),
+    "ablate": ("ablate", "a b", "--num-heads", "2", "--residual"),
+    "logits": ("logits", "a b c", "--model", "{t}/gpt2", "--json"),
+    "patch": ("patch", "a b", "a c", "--num-heads", "2", "--residual"),
+    "find --effect": ("find", "a b", "--from", "a", "--to", "b", "--residual", "--effect"),
+    "view": ("view", "{t}/run.json"),
+    "guide": ("guide", "learners"),
     "mask": ("mask",),
     "cost": ("cost",),
     "tokens": ("tokens", LONG, "--json"),
@@ -39,13 +47,26 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the command lines name: a checkpoint with an output head, and a saved run."""
+    made = tmp_path_factory.mktemp("streams")
+    small_gpt2(made / "gpt2")
+    (made / "run.json").write_text(ask("run", "a b c", "--json").out)
+    return made
+
+
+def asked(command: str, folder: Path) -> list[str]:
+    return attn(*(part.replace("{t}", str(folder)) for part in COMMANDS[command]))
+
+
 @BUFFERINGS
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_closed_pipe_ends_quietly(command: str, buffering: dict[str, str]) -> None:
+def test_a_closed_pipe_ends_quietly(command: str, buffering: dict[str, str], folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = finish(attn(*COMMANDS[command]), buffering, stdout=writing)
+        done = finish(asked(command, folder), buffering, stdout=writing)
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
@@ -66,9 +87,9 @@ def test_a_pipe_that_closes_after_the_first_line_ends_quietly(command: str, buff
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @BUFFERINGS
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_device_is_one_error(command: str, buffering: dict[str, str]) -> None:
+def test_a_full_device_is_one_error(command: str, buffering: dict[str, str], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = finish(attn(*COMMANDS[command]), buffering, stdout=full)
+        done = finish(asked(command, folder), buffering, stdout=full)
     assert done.returncode == 1
     assert done.stderr.count("error") == 1, done.stderr
     assert done.stderr.startswith(("error: cannot write the answer", '{"error"'))
@@ -85,12 +106,14 @@ def test_standard_error_that_is_full_changes_no_answer(buffering: dict[str, str]
 
 
 @BUFFERINGS
-@pytest.mark.parametrize("command", ["run", "run --plain", "run --json", "run --lines --ndjson", "schema"])
-def test_a_write_that_fails_half_way_is_a_failure(command: str, buffering: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["run", "run --plain", "run --json", "run --lines --ndjson", "schema", "guide"])
+def test_a_write_that_fails_half_way_is_a_failure(
+    command: str, buffering: dict[str, str], tmp_path: Path, folder: Path
+) -> None:
     blocks = 5  # of 512 bytes
     with (tmp_path / "out").open("wb") as stream:
         done = finish(
-            ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *attn(*COMMANDS[command])],
+            ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *asked(command, folder)],
             buffering,
             stdout=stream,
         )
