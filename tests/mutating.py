@@ -69,3 +69,52 @@ def _change(document: Any, path: tuple[Any, ...], random: Random) -> None:
             holder[name] = {"nested": value} if random.random() < 0.5 else [value]
         case _:
             holder[name] = copy.deepcopy(random.choice(VALUES))
+
+
+WHOLE = (0, 1, 2, 3, 17, 100, 10**6, 10**12, 2**62, 2**63 - 1)
+BROKEN = (0.0, 1.0, -1.0, 0.5, 1e-9, 1e9, 1e300, -1e300, 5e-324, -0.0)
+TEXTS = (
+    "",
+    "x",
+    "\x1b[2J",
+    "[bold]",
+    "a" * 500,
+    "\u202e",
+    "\n\n",
+    "面包",
+    "none",
+    "causal",
+    "%s {} {0}",
+    "e\u0301" * 9,
+)
+
+
+def retold(document: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The document with one to five values changed to others of their type, which its declaration lets through."""
+    random = Random(seed)
+    found = copy.deepcopy(document)
+    paths = list(places(found))
+    for _ in range(random.choice((1, 1, 2, 3, 5))):
+        depth = random.choice(sorted({len(path) for path in paths}))
+        *outer, name = random.choice([path for path in paths if len(path) == depth])
+        holder: Any = found
+        try:
+            for step in outer:
+                holder = holder[step]
+            value = holder[name]
+        except (KeyError, IndexError, TypeError):  # an earlier change took it away
+            continue
+        match value:
+            case bool():
+                holder[name] = not value
+            case int():
+                holder[name] = random.choice((*WHOLE, value + 1, max(value - 1, 0), value * 2))
+            case float():
+                holder[name] = random.choice((*BROKEN, value * 2, -value, value + 1e-7))
+            case str():
+                holder[name] = random.choice((*TEXTS, value + value))
+            case list() if value:
+                holder[name] = random.choice(([], value * 2, value[:1], value[::-1], value[:-1], [*value, value[0]]))
+            case dict() if value and random.random() < 0.4:
+                del value[random.choice(list(value))]
+    return found

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from asking import ask
-from mutating import mutated
+from mutating import mutated, retold
+from small_gpt2 import small_gpt2
 
 COMMANDS = {
     "run": ("run", "a b c a", "--num-heads", "2", "--mask", "causal"),
@@ -25,17 +26,52 @@ COMMANDS = {
     "softmax": ("explain", "softmax", "2.0", "1.0"),
     "tensors": ("tensors", str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")),
 }
-VIEWS = ((), ("--plain",), ("--json",), ("--as", "heads"), ("--ascii", "--show", "all", "--full"), ("--lang", "zh"))
-EACH = 25
+MADE = {
+    "gallery": ("mask", "-n", "6"),
+    "model": ("models", "show", "{t}/gpt2"),
+    "generate": ("run", "a b", "--model", "{t}/gpt2", "--generate", "2"),
+    "ablate": ("ablate", "a b c", "--model", "{t}/gpt2", "--measure", "logprob,kl,vector"),
+    "link": ("ablate", "a b c", "--num-heads", "2", "--residual", "--from", "c", "--to", "a"),
+    "logits": ("logits", "a b c", "--model", "{t}/gpt2"),
+    "patch": ("patch", "a b c", "a c c", "--num-heads", "2", "--residual"),
+    "effect": ("find", "a b c", "--from", "c", "--to", "a", "--residual", "--effect"),
+    "scaling": ("explain", "scaling"),
+    "order": ("explain", "order", "a b"),
+}
+"""Of the newer commands."""
+VIEWS = (
+    (),
+    ("--plain",),
+    ("--json",),
+    ("--as", "heads"),
+    ("--ascii", "--show", "all", "--full"),
+    ("--lang", "zh"),
+    ("--brief",),
+    ("--html", "{t}/page.html"),
+    ("--figure", "{t}/drawn.svg"),
+    ("--as", "heads", "--html", "{t}/page.html"),
+)
+EACH = 15
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_changed_document_is_shown_or_refused(name: str, tmp_path: Path) -> None:
-    document: dict[str, Any] = ask(*COMMANDS[name], "--json").json
-    path = tmp_path / "changed.json"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with an output head, and room for files."""
+    made = tmp_path_factory.mktemp("mutations")
+    small_gpt2(made / "gpt2")
+    return made
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *MADE])
+def test_a_changed_document_is_shown_or_refused(name: str, folder: Path) -> None:
+    line = [part.replace("{t}", str(folder)) for part in (COMMANDS | MADE)[name]]
+    document: dict[str, Any] = ask(*line, "--json").json
+    path = folder / "changed.json"
+    path.write_text(json.dumps(document))
+    assert ask("view", str(path)).code == 0
     for seed in range(EACH):
-        path.write_text(json.dumps(mutated(document, seed)))
-        view = Random(seed).choice(VIEWS)
+        path.write_text(json.dumps((mutated, retold)[seed % 2](document, seed)))
+        view = [part.replace("{t}", str(folder)) for part in Random(seed).choice(VIEWS)]
         answer = ask("view", str(path), *view)
         refused = answer.code == 2 and "--show" in view  # a screen without parts
         assert answer.code in (0, 3) or refused, (seed, view, answer.err)

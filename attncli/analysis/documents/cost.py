@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
+from attncli.analysis.documents.declaration import Document, Part, Size, says
 from attncli.analysis.documents.parts import ModelPart
 
 MOST = 10**60
 """Counts are drawn as floats."""
+Many = Annotated[int, Meta(ge=0)]
+"""Operations and bytes may be more than 64 bits hold."""
 Seconds = Annotated[float, Meta(ge=0)]
 
 
@@ -23,13 +25,13 @@ class Variant(Part, frozen=True, kw_only=True):
 
     name: VariantName
     spec: str
-    pairs: Annotated[Count, says("Visible pairs per head.")]
-    multiply_adds: Annotated[Count, says("Of all heads; without the projections.")]
-    score_bytes: Annotated[Count, says("All scores of all heads at once.")]
-    streamed_bytes: Annotated[Count, says("Those of `rows` query rows.")]
-    steps: Annotated[Count, says("Sequential steps.")]
+    pairs: Annotated[Many, says("Visible pairs per head.")]
+    multiply_adds: Annotated[Many, says("Of all heads; without the projections.")]
+    score_bytes: Annotated[Many, says("All scores of all heads at once.")]
+    streamed_bytes: Annotated[Many, says("Those of `rows` query rows.")]
+    steps: Annotated[Many, says("Sequential steps.")]
     path: Annotated[
-        Count | None,
+        Many | None,
         says("Layers, for the rnn steps, between the most distant tokens; null where chance decides."),
     ]
     grows: str | None
@@ -39,33 +41,33 @@ class GrowthRow(Part, frozen=True, kw_only=True):
     """Multiply-adds of every variant at one length."""
 
     n: Size
-    multiply_adds: dict[str, Count]
+    multiply_adds: dict[str, Many]
 
 
 class LayerCost(Part, frozen=True, kw_only=True):
     """What one layer of a model costs."""
 
-    layer: Count
+    layer: Many
     mask: str
     position: str
     heads: Size
     kv_heads: Size
-    pairs: Count
-    multiply_adds: Count
-    projections: Count
-    score_bytes: Count
-    streamed_bytes: Annotated[Count, says("Scores of `rows` query rows.")]
-    cache_bytes: Annotated[Count, says("Keys and values kept while generating.")]
+    pairs: Many
+    multiply_adds: Many
+    projections: Many
+    score_bytes: Many
+    streamed_bytes: Annotated[Many, says("Scores of `rows` query rows.")]
+    cache_bytes: Annotated[Many, says("Keys and values kept while generating.")]
 
 
 class TotalCost(Part, frozen=True, kw_only=True):
     """What all layers cost; scores are held one layer at a time."""
 
-    multiply_adds: Count
-    projections: Count
-    cache_bytes: Count
-    score_bytes: Count
-    streamed_bytes: Count
+    multiply_adds: Many
+    projections: Many
+    cache_bytes: Many
+    score_bytes: Many
+    streamed_bytes: Many
 
 
 class Timing(Part, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
     chunk: Size
     rounds: Size
     rows: Annotated[Size, says("Query rows at a time when streaming.")]
-    projections: Annotated[Count, says("Multiply-adds of the projections to q, k, v and back.")]
+    projections: Annotated[Many, says("Multiply-adds of the projections to q, k, v and back.")]
     variants: list[Variant]
     growth: list[GrowthRow]
     model: ModelPart | None

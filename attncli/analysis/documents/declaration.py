@@ -10,8 +10,10 @@ from msgspec import UNSET, Meta, Struct
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 """Numbers of any shape: nested lists in JSON, null for what is not finite; read again, float64 with NaN for null."""
-Count = Annotated[int, Meta(ge=0)]
-Size = Annotated[int, Meta(ge=1)]
+MOST = 2**63 - 1
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Size = Annotated[int, Meta(ge=1, le=MOST)]
+"""Whole numbers that are counted with and drawn; a float must hold them."""
 Weight = Annotated[float, Meta(ge=0, le=1.00001, description="An attention weight, 0 to 1.")]
 """A weight; what rounding adds is borne."""
 

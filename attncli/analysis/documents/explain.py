@@ -73,7 +73,7 @@ class ScalingTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
 
     topic: Literal["scaling"]
     d_k: Size
-    d_model: int | None
+    d_model: Size | None
     samples: Size
     keys: Size
     queries: Size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
@@ -192,3 +192,9 @@ class HeadsDocument(Header, tag="attn.heads/1", frozen=True, kw_only=True):
         pool = next((head.pool for head in self.heads if head.pool is not UNSET), 1)
         cells = -(-count // pool)
         return {**super().lengths(), "query": cells, "key": keys_of(cells) if pool == 1 else cells}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Weights are held of every head in one size, or of none."""
+        yield from super().misfits()
+        if len({(head.weights is UNSET, head.pool) for head in self.heads}) > 1:
+            yield "heads", "weights of some heads only, or cells of several sizes"

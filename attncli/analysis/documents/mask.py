@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
+from attncli.analysis.documents.declaration import MOST, Count, Document, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.parts import ModelPart
 
 
@@ -51,7 +51,7 @@ class MaskPart(Part, frozen=True, kw_only=True):
 class BiasAt(Part, frozen=True, kw_only=True):
     """The bias at one distance."""
 
-    distance: int
+    distance: Annotated[int, Meta(ge=-MOST, le=MOST)]
     value: float
 
 

@@ -35,7 +35,7 @@ class ModelPart(Part, frozen=True, kw_only=True):
     name: str | None
     family: str | None
     seed: Annotated[int | None, says("The seed of the weights; null when they come from elsewhere.")]
-    d_model: Annotated[int | None, says("Width of a token's vector; null for captured tensors.")]
+    d_model: Annotated[Size | None, says("Width of a token's vector; null for captured tensors.")]
     layers: Size
     heads: Size
     kv_heads: Size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from msgspec import UNSET, UnsetType
@@ -110,3 +110,9 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         """Queries are those named, or every token."""
         count = len(self.tokens)
         return {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Weights are held of every head, or of none."""
+        yield from super().misfits()
+        if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
+            yield "layers", "weights of some heads only"
