@@ -1,16 +1,36 @@
-"""Planning a small scan, for tests of scans."""
+"""Planning and computing small scans, for tests of scans."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import attncli
+from attncli.models.model import Model
 from attncli.scan import making, plan
+from attncli.scan.engines.engine import Ended, Job
+from attncli.scan.worker import Worker
+
+
+@cache
+def loaded(model: str) -> Model:
+    """The model on torch, read once."""
+    return attncli.load(model, backend="torch")
 
 
 def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
-    """The plan of a scan of two metrics, in its folder."""
-    asked = making.Wanted((str(corpus),), ("entropy", "sink"), **{"shard": 6, "top": 3, **wanted})
-    loaded = attncli.load(str(model), backend="torch")
-    return plan.write(making.make(asked, loaded, str(model), folder, stdin=io.BytesIO()), folder)
+    """The plan of a scan of two metrics without labels, in its folder."""
+    asked = making.Wanted((str(corpus),), ("entropy", "sink"), **{"shard": 6, "top": 3, "labels": False, **wanted})
+    return plan.write(making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+
+
+class Inside:
+    """An engine without processes: the worker of this very process computes the shards, the last one first."""
+
+    def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+        worker = Worker(job.plan, job.folder, loaded(job.model), part=job.part)
+        for shard in reversed(shards):
+            counts = worker.shard(shard, job.progress)
+            yield Ended(shard, "", counts["texts"], counts["tokens"])

@@ -113,7 +113,7 @@ class _Heads:
         self.totals, self.columns = totals, totals.columns
         self.texts = totals.whole("texts")
         # each is the size of a scan's tables: made once, not for every head
-        self.counts = {name: totals.counted(name) for name in COUNTED}
+        self.counts = {name: totals.counted(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.whole("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = totals.whole("value") / self.texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
-from scanning import planned
+from scanning import loaded, planned
 
 import attncli
 from attncli.errors import UsageError
@@ -20,7 +20,7 @@ HEADS = ((0, 1), (1, 0))
 
 def scanned(model, corpus, folder, way, shards, **wanted):
     made = planned(model, corpus, folder, effects=checked(way, ["L1H0,L0H1"]), **wanted)
-    worker = Worker(made, folder, attncli.load(str(model), backend="torch"))
+    worker = Worker(made, folder, loaded(str(model)))
     for shard in shards if shards is not None else range(len(made.shards)):
         worker.shard(shard)
     return made
@@ -31,7 +31,7 @@ def test_each_text_has_the_effect_that_ablate_finds(which, way, request, lines, 
     folder = request.getfixturevalue(which)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(lines[:12]))
-    made = scanned(folder, corpus, tmp_path / "out", way, None, rows=True, shard=12, labels=False)
+    made = scanned(folder, corpus, tmp_path / "out", way, None, rows=True, shard=12)
     table = parquet.read_table(tmp_path / "out/shards/000/000000.rows.parquet").to_pylist()
     exact = attncli.load(str(folder), backend="numpy", dtype="float64")
     wanted = {}

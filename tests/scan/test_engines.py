@@ -13,7 +13,7 @@ from subprocess import DEVNULL
 import numpy as np
 import pytest
 from processes import finish, start
-from scanning import planned
+from scanning import Inside, planned
 
 import attncli
 from attncli.errors import InputError, UsageError
@@ -31,7 +31,7 @@ def reference(encoder, lines, tmp_path_factory) -> str:
     corpus = folder / "corpus.txt"
     corpus.write_text("".join(f"{line}\n" for line in lines))
     made = planned(encoder, corpus, folder / "out")
-    outcome = run(made, folder / "out", str(encoder), Here(1))
+    outcome = run(made, folder / "out", str(encoder), Inside())
     assert (len(made.shards), outcome.computed, outcome.failed) == (SHARDS, SHARDS, [])
     return str(outcome.totals.digest())
 
@@ -40,12 +40,12 @@ def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, re
     made = planned(encoder, corpus, tmp_path / "two")
     assert run(made, tmp_path / "two", str(encoder), Here(2)).totals.digest() == reference
     made = planned(encoder, corpus, tmp_path / "parts")
-    first = run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(2, 3))
+    first = run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(2, 3))
     assert first.totals is None
     assert first.computed == 3
-    assert run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(1, 3)).totals is None
-    assert run(made, tmp_path / "parts", str(encoder), Here(1), part=Part(3, 3)).totals.digest() == reference
-    again = run(made, tmp_path / "parts", str(encoder), Here(1))
+    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(1, 3)).totals is None
+    assert run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(3, 3)).totals.digest() == reference
+    again = run(made, tmp_path / "parts", str(encoder), Here(2))
     assert again.computed == 0
     assert again.totals.digest() == reference
 
@@ -102,7 +102,7 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
                 load(folder, shard)
         if all(is_done(folder, shard) for shard in range(SHARDS)):
             break
-    outcome = run(made, folder, str(encoder), Here(2))
+    outcome = run(made, folder, str(encoder), Inside())
     assert outcome.totals.digest() == reference
     assert not list(folder.rglob("*.tmp"))
     assert workers_of(folder) == []
@@ -154,18 +154,16 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
     assert "died 3 times (signal 9" in outcome.failed[0].reason
     assert outcome.totals is not None
     assert sorted(outcome.totals.done) == [shard for shard in range(SHARDS) if shard != 4]
-    monkeypatch.delenv("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", str(Path(attncli.__file__).parents[1]))
-    healed = run(made, tmp_path / "out", str(encoder), Here(1))
+    healed = run(made, tmp_path / "out", str(encoder), Inside())
     assert (healed.computed, healed.failed) == (1, [])
 
 
 def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):
     made = planned(encoder, corpus, tmp_path / "out")
-    run(made, tmp_path / "out", str(encoder), Here(1))
+    run(made, tmp_path / "out", str(encoder), Inside())
     path = path_of(tmp_path / "out", 2, "state.npz")
     path.write_bytes(path.read_bytes()[:1000])
-    outcome = run(made, tmp_path / "out", str(encoder), Here(1))
+    outcome = run(made, tmp_path / "out", str(encoder), Inside())
     assert outcome.recomputed == [2]
     assert outcome.totals.digest() == reference
 
@@ -184,7 +182,7 @@ def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tm
 
 def test_totals_of_two_kinds_of_machine_have_no_digest(encoder, corpus, tmp_path):
     made = planned(encoder, corpus, tmp_path / "out")
-    totals = run(made, tmp_path / "out", str(encoder), Here(1)).totals
+    totals = run(made, tmp_path / "out", str(encoder), Inside()).totals
     totals.machines.add((("isa", "another"),))
     assert totals.mixed
     assert totals.digest() is None

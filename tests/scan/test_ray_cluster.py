@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from processes import start
-from scanning import planned
+from scanning import Inside, planned
 
 import attncli
 from attncli.errors import UnsupportedError
 from attncli.scan.engines.engine import Job
-from attncli.scan.engines.here import Here
 from attncli.scan.engines.ray_cluster import RayCluster
 from attncli.scan.running import run
 from attncli.scan.shard_files import is_done, load
@@ -102,7 +101,7 @@ def processes(seen: Path) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_killed_worker_driver_and_node_change_no_digest(encoder, corpus, tmp_path, seen, cluster):
     reference = tmp_path / "reference"
-    run(planned(encoder, corpus, reference, shard=5), reference, str(encoder), Here(1))
+    run(planned(encoder, corpus, reference, shard=5), reference, str(encoder), Inside())
     for path in seen.iterdir():
         path.unlink()
     node = cluster.add_node(num_cpus=2, **SMALL)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+from scanning import loaded
 
 import attncli
 from attncli.analysis.heads import Compared, heads_document
@@ -26,10 +27,9 @@ SPREADS = {"entropy", "effective_keys"}
 
 
 def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.Plan, Worker]:
-    loaded = attncli.load(str(model), backend="torch")
     asked = making.Wanted((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
-    made = plan.write(making.make(asked, loaded, str(model), folder, stdin=io.BytesIO()), folder)
-    worker = Worker(made, folder, loaded)
+    made = plan.write(making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    worker = Worker(made, folder, loaded(str(model)))
     for shard in range(len(made.shards)):
         worker.shard(shard)
     return made, worker
@@ -39,6 +39,9 @@ def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[pla
 @pytest.mark.parametrize("how", ["batches", "words", "rows"])
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
     words = how == "words"
+    if how != "batches":  # each text goes alone: a few show as much as many
+        lines = lines[:15]
+        corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch
         monkeypatch.setattr("attncli.analysis.batch_measure.LARGEST", 0)
         monkeypatch.setattr("attncli.scan.layers.rows_for", lambda spec, count: 3)
@@ -65,7 +68,7 @@ def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path
     found = total(made, tmp_path / "out").counted("label_texts")
     # a score on its threshold may fall on either side in float32
     assert np.abs(found - labelled).sum() <= 1
-    assert labelled.sum() > 30
+    assert labelled.sum() > len(lines) / 2
 
 
 def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
