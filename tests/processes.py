@@ -6,13 +6,27 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-BUFFERINGS = pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+WAYS = ({}, {"PYTHONUNBUFFERED": "1"})
+BUFFERINGS = pytest.mark.parametrize("buffering", WAYS, ids=["buffered", "unbuffered"])
 """Python's own buffers hide, or bring about, what goes wrong on standard output: both ways are tested."""
+
+
+def bufferings(commands: Iterable[str], *both: str) -> pytest.MarkDecorator:
+    """Every command with buffers and without; without them only a few, `both`, where time is short."""
+    cases = [
+        pytest.param(
+            command, way, marks=pytest.mark.thorough if way and command not in both else (), id=f"{command}-{name}"
+        )
+        for command in commands
+        for name, way in zip(("buffered", "unbuffered"), WAYS, strict=True)
+    ]
+    return pytest.mark.parametrize(("command", "buffering"), cases)
+
 
 OURS = ("PYTHON", "ATTN_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANG")
 """How the names begin of variables that change what the program does."""

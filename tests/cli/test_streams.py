@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
-from processes import BUFFERINGS, attn, finish, start
+from processes import BUFFERINGS, attn, bufferings, finish, start
 from small_gpt2 import small_gpt2
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -60,8 +60,7 @@ def asked(command: str, folder: Path) -> list[str]:
     return attn(*(part.replace("{t}", str(folder)) for part in COMMANDS[command]))
 
 
-@BUFFERINGS
-@pytest.mark.parametrize("command", COMMANDS)
+@bufferings(COMMANDS, "run", "heads", "schema")
 def test_a_closed_pipe_ends_quietly(command: str, buffering: dict[str, str], folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -85,8 +84,7 @@ def test_a_pipe_that_closes_after_the_first_line_ends_quietly(command: str, buff
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@BUFFERINGS
-@pytest.mark.parametrize("command", COMMANDS)
+@bufferings(COMMANDS, "run", "heads", "schema")
 def test_a_full_device_is_one_error(command: str, buffering: dict[str, str], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = finish(asked(command, folder), buffering, stdout=full)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough  # reading the package and torch's types takes a quarter of a minute
+
 CALLER = """
 from typing import Any, assert_type
 

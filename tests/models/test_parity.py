@@ -30,6 +30,7 @@ IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
 TARGET = (2, 17, 33, 8, 40, 6, 19)
 LIBRARIES = ("numpy", "torch")
+TORCH_THOROUGHLY = pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_float64(name: str, library: str, folder_of: Callable, expected: Callabl
     assert max(float(pair.theirs.max()) for pair in found if "head" in pair.what) > 0.5
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@TORCH_THOROUGHLY
 @pytest.mark.parametrize("name", CASES)
 def test_float32(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
     """Each head's weights and each layer's vectors at most twice as far from float64 as transformers' own float32.
@@ -126,7 +127,7 @@ def test_float32(name: str, library: str, folder_of: Callable, expected: Callabl
             assert pair.apart <= 2 * theirs[pair.what] + 2.0**-24, pair.what
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@TORCH_THOROUGHLY
 @pytest.mark.parametrize("name", CASES)
 def test_float32_throughout(
     name: str, library: str, folder_of: Callable, expected: Callable, monkeypatch: pytest.MonkeyPatch

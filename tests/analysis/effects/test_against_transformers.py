@@ -152,7 +152,7 @@ def worst(found: Removed, known: Expected, way: str, at: tuple[int, ...] = AT) -
     return max(apart)
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(("name", "side"), SIDES)
 def test_heads_and_links(name: str, side: str, library: str, folder_of: Callable, expected: Callable) -> None:
     model, known = loaded(folder_of(name), library, side), expected(name, side)
