@@ -72,6 +72,8 @@ GROUPS = {
     "Models and files": ("models", "weights", "view", "schema", "guide"),
 }
 """The subcommands by what one wants, as help lists them."""
+ABOUT = "attn: inspect attention on text, step by step."
+MORE = "attn --help says what each does, attn COMMAND --help how."
 TRY = 'Try: attn run "The animal didn\'t cross the street because it was too tired"'
 
 
@@ -86,26 +88,29 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if not self.listing:
             return super().get_command(ctx, cmd_name)
-        listed = TyperCommand(cmd_name, help=COMMANDS[cmd_name])
-        listed.rich_help_panel = group_of(cmd_name)
+        listed = TyperCommand(cmd_name, help=_told(COMMANDS[cmd_name], ctx))
+        listed.rich_help_panel = _told(group_of(cmd_name), ctx)
         return listed
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            typer.echo(short_page())
+        alone = not args or (args[0] == "--lang" and len(args) == 2) or (len(args) == 1 and args[0][:7] == "--lang=")
+        if alone and not ctx.resilient_parsing:
+            typer.echo(short_page(_language(ctx)))
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.listing = True
-        if not drawn(self, ctx):
+        if not drawn(self, ctx, formatter):
             super().format_help(ctx, formatter)
         self.listing = False
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for group in dict.fromkeys(map(group_of, COMMANDS)):
             with formatter.section(group):
-                formatter.write_dl([(name, does) for name, does in COMMANDS.items() if group_of(name) == group])
+                formatter.write_dl(
+                    [(name, _told(does, ctx)) for name, does in COMMANDS.items() if group_of(name) == group]
+                )
 
 
 def group_of(name: str) -> str:
@@ -113,15 +118,37 @@ def group_of(name: str) -> str:
     return next((group for group, names in GROUPS.items() if name in names), "More")
 
 
-def short_page() -> str:
+def short_page(lang: str = "en") -> str:
     """What `attn` alone says, on less than a screen."""
     groups: dict[str, list[str]] = {}
     for name in COMMANDS:
-        groups.setdefault(group_of(name), []).append(name)
-    width = max(map(len, groups))
-    listed = "\n".join(f"  {group:{width}}  {' '.join(names)}" for group, names in groups.items())
-    told = "attn: inspect attention on text, step by step."
-    return f"{told}\n\n{listed}\n\nattn --help says what each does, attn COMMAND --help how.\n{TRY}"
+        groups.setdefault(_in(lang, group_of(name)), []).append(name)
+    width = max(map(_cells, groups))
+    listed = "\n".join(
+        f"  {group}{' ' * (width - _cells(group))}  {' '.join(names)}" for group, names in groups.items()
+    )
+    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{_in(lang, MORE)}\n{_in(lang, TRY)}"
+
+
+def _in(lang: str, text: str) -> str:
+    if lang == "en":
+        return text
+    from attncli.render.phrases.translation import translated
+
+    return translated(text, lang)
+
+
+def _language(ctx: Any) -> str:
+    return str(getattr(ctx.obj, "lang", "en"))
+
+
+def _told(text: str, ctx: Any) -> str:
+    return _in(_language(ctx), text)
+
+
+def _cells(text: str) -> int:
+    """How wide a group's name is; ideographs take two cells."""
+    return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 
 def _version(asked: bool) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from attncli.cli.help_language import option_help
 from attncli.cli.help_page import drawn
 from attncli.cli.offer import flat
 from attncli.cli.option import OUTPUT, PANELS
@@ -80,12 +81,16 @@ class GroupedCommand(TyperCommand):
         for parameter in found:
             if parameter.name == "help":
                 parameter.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
-        return sorted(found, key=lambda one: PANELS.index(panel) if (panel := _panel(one)) in PANELS else -1)
+        if not all(hasattr(one, "place") for one in found):  # told once, in English: a page may speak another language
+            for one in found:
+                panel = _panel(one)
+                one.place = PANELS.index(panel) if panel in PANELS else -1  # type: ignore[attr-defined]
+        return sorted(found, key=lambda one: one.place)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         rare = [one.opts[0] for one in self.params if getattr(one, "hidden", False)]
         self.epilog = f"{ALL} also lists {', '.join(rare)}." if rare else None
-        if not drawn(self, ctx):
+        if not drawn(self, ctx, formatter):
             super().format_help(ctx, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -93,7 +98,8 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                panels.setdefault(_panel(parameter), []).append(record)
+                told = option_help(record[1], getattr(ctx.obj, "lang", "en"))  # a default comes with the record
+                panels.setdefault(_panel(parameter), []).append((record[0], told))
         for name, records in panels.items():
             with formatter.section(name):
                 formatter.write_dl(records)
@@ -105,9 +111,18 @@ def _panel(parameter: Any) -> str:
     return getattr(parameter, "rich_help_panel", None) or "Options"
 
 
+class CommandGroup(TyperGroup):
+    """A command that stands for several: its page is drawn as theirs are."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        if not drawn(self, ctx, formatter):
+            super().format_help(ctx, formatter)
+
+
 def command_app(*functions: Callable[..., Any], help: str | None = None) -> typer.Typer:
     """The Typer app of one command, or of a group of subcommands when several functions are given."""
     app = typer.Typer(
+        cls=CommandGroup,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,

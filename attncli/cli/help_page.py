@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
+from attncli.cli.help_language import option_help, speak
 from attncli.cli.output import Environment
 
+FRAME = {
+    "ARGUMENTS_PANEL_TITLE": "Arguments",
+    "OPTIONS_PANEL_TITLE": "Options",
+    "COMMANDS_PANEL_TITLE": "Commands",
+    "REQUIRED_LONG_STRING": "[required]",
+}
+"""What Typer calls the words that frame a page, and how they are in English."""
 
-def drawn(command: Any, ctx: Any) -> bool:
+
+def drawn(command: Any, ctx: Any, formatter: Any) -> bool:
     """Draw the page of a command, or of a group, if it goes to a terminal that shows more than ASCII; whether it
-    did."""
+    did. In either case the page speaks the language asked for."""
+    speak(command, ctx, formatter)
     environment: Environment | None = ctx.obj
     if environment is None or not environment.stdout_is_terminal or environment.wants_ascii():
         return False
@@ -22,7 +33,19 @@ def drawn(command: Any, ctx: Any) -> bool:
     rich_utils.FORCE_TERMINAL = True
     deep = environment.variables.get("COLORTERM") in ("truecolor", "24bit")
     rich_utils.COLOR_SYSTEM = ("truecolor" if deep else "256") if environment.wants_color("auto") else None
+    for name in ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "REQUIRED_LONG_STRING"):
+        setattr(rich_utils, name, option_help(FRAME[name], environment.lang))
+    rich_utils.DEFAULT_STRING = option_help(" [default: {}]", environment.lang).strip()
     for one in (command, *command.params):  # "[default: 64]" is meant as it stands
         one.help = escape(one.help) if getattr(one, "help", None) else None
+        if getattr(one, "param_type_name", "") == "argument":
+            one.type = _nameless(one.type)
     rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
     return True
+
+
+def _nameless(kind: Any) -> Any:
+    """A type that is not told beside its argument, whose name says enough."""
+    found = copy(kind)
+    found.get_metavar = lambda param, ctx: ""
+    return found

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from attncli.cli import delivery
+from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, command_app, number, only, option
 from attncli.cli.output import Environment
 from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions
@@ -271,7 +271,7 @@ def verify(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-class ScanGroup(TyperGroup):
+class ScanGroup(CommandGroup):
     """A group whose default command is the scan itself: `attn scan MODEL CORPUS`; `./show` is a model's folder."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from attncli.render.lines import Lines
@@ -10,6 +11,9 @@ from attncli.render.safe import safe
 from attncli.render.view import View
 
 STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
+RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
+VALUE = r"[\w.:/*=-]*[\w*]"
+VALUES = re.compile(rf"{VALUE}((, or |, | or ){VALUE})*")
 NAMES = {"error": "错误", "where": "位置", "expected": "应为", "try": "可试"}
 
 
@@ -20,9 +24,20 @@ def error_lines(told: Sequence[tuple[str, str]], view: View) -> Lines:
     for name, value in told:
         if value:
             shown = (NAMES[name] if view.lang == "zh" else name) + ": "
-            said = value if name == "where" else translated(value, view.lang)
+            said = value if name == "where" else _told(value, view.lang)
             rows.append(((shown, STYLES[name] if view.color else ""), (safe(said, ascii=view.ascii), "")))
     return Lines(tuple(rows))
+
+
+def _told(text: str, lang: str) -> str:
+    """What an error says; values to type and the ends of a range stay as they are, only what joins them is told."""
+    if lang == "en":
+        return text
+    if (ends := RANGE.fullmatch(text)) is not None:
+        return f"{'大于 ' if ends[1] else ''}{ends[2]} 到 {ends[3]}"
+    if VALUES.fullmatch(text):
+        return re.sub(r",? or ", " 或 ", text).replace(", ", "、")
+    return translated(text, lang)
 
 
 def note_line(message: str, view: View) -> Lines:

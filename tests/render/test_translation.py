@@ -1,12 +1,17 @@
 """Every screen speaks Chinese where it is asked to: no sentence of ours is left in English."""
 
+import inspect
 import re
+from typing import Any
 
 import pytest
 from asking import ask
+from prose import WORDS, Told, told
 
+from attncli.cli.app import command
+from attncli.cli.help_language import TAIL
 from attncli.render.phrases import translation
-from attncli.render.phrases.translation import known, translated
+from attncli.render.phrases.translation import has, known, translated
 from attncli.render.phrases.zh_screens import SCREENS
 
 TEXT = "the cat sat"
@@ -76,6 +81,66 @@ def test_places_are_filled_with_what_stood_there() -> None:
     assert not known("a sentence that nobody has translated")
     for text, phrase in SCREENS.items():
         assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", phrase)), text
+
+
+AS_THEY_ARE = re.compile(
+    r"<.*|\(\(\)=>.*|#set .*|bold .*|pip install .*|(python|iconv|ray) -.*|attn( [a-z]+){0,3}( [A-Z{\d\u201c\"-].*)?|"
+    r"([\w.]+\.[\w.]+ ?)+.*\.\w+|.*(blues| on light)|An explanation with its numbers.*|at line \(.*|auto numpy torch|"
+    r"The animal didn't cross .*|Numbers, or lists of lists .*|Known families, .*|Write, list and convert .*",
+    re.DOTALL,
+)
+"""What is the same in every language: drawings, styles, commands to type, names of tensors, the sample, a schema's own
+words; and help of groups, which is looked at paragraph by paragraph below."""
+
+
+def missing(texts: list[Told]) -> list[str]:
+    """Those that no catalogue has; what help says in brackets is translated apart."""
+    return [
+        f"{one.where}: {one.text!r}"
+        for one in texts
+        if not has(one.text) and not has(TAIL.sub("", one.text)) and not AS_THEY_ARE.fullmatch(one.text)
+    ]
+
+
+def test_every_sentence_in_the_source_has_its_chinese() -> None:
+    assert missing(told()) == []
+    assert missing([Told("a sentence that nobody {0} has translated", "here")]) != []
+
+
+def test_every_help_page_has_its_chinese() -> None:
+    pages = help_texts()
+    assert len(pages) > 150
+    assert missing(pages) == []
+
+
+def help_texts() -> list[Told]:
+    """Every paragraph of every command's help, every option's sentence, every group."""
+    found: list[Told] = []
+
+    def walk(one: Any, path: str) -> None:
+        paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(one.help or ""))
+        found.extend(Told(re.sub(r"\s+", " ", text).strip(), path) for text in paragraphs)
+        context = one.make_context(path, [], resilient_parsing=True)
+        for parameter in one.get_params(context):
+            for text in (getattr(parameter, "help", None), getattr(parameter, "rich_help_panel", None)):
+                found.extend([Told(text, f"{path} {parameter.name}")] if text else [])
+        for name in one.list_commands(context) if hasattr(one, "list_commands") else ():
+            walk(one.get_command(context, name), f"{path} {name}")
+
+    walk(command(), "attn")
+    # a paragraph that begins with the command is an example to type
+    found = [one for one in found if not one.text.startswith("attn ")]
+    return [one for one in found if WORDS.search(one.text) or one.text[:1].isupper()]
+
+
+def test_help_is_told_in_chinese_plain_and_drawn() -> None:
+    for page in ((), ("--help",), ("run", "--help-all"), ("explain", "mask", "--help"), ("models", "--help")):
+        for options in ({}, {"terminal": True}):
+            shown = re.sub(r"\x1b\[[0-9;]*m", "", ask(*page, ATTN_LANG="zh", width=100, **options).out)
+            left = [line for line in shown.splitlines() if re.search(r"\b[a-z]{3,} [a-z]{2,} [a-z]{2,}\b", line)]
+            assert all("attn " in line or "--" in line or line.strip()[0] > "\u2e7f" for line in left), left
+            assert re.search("[\u4e00-\u9fff]", shown)
+    assert ask("run", "--help").out == ask("run", "--help", "--lang", "en").out
 
 
 ERRORS = [

@@ -1,20 +1,32 @@
-"""Our own sentences in another language, found by their English: titles, notes, errors, names of columns.
+"""Our own sentences in another language, found by their English: titles, notes, errors, help, names of columns.
 
 A catalogue maps English with places {0}, {1} … to the same in the other language. What stands in a place (a token, a
-file's name, a number) is left as it is. A sentence that no catalogue knows stays English, and a test finds it.
+file's name, a number) is left as it is, unless it is a phrase of ours. A sentence that no catalogue knows stays
+English, and a test that reads the source finds it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
+from importlib import import_module
 
 PLACE = re.compile(r"\\\{(\d)\\\}")
 PARTS = (" · ", "; ", ", ")
 """What joins sentences that are known one by one."""
+CATALOGUES = (
+    ("zh_errors", "ERRORS"), ("zh_screens", "SCREENS"), ("zh_analysis", "ANALYSIS"), ("zh_commands", "COMMANDS"),
+    ("zh_inputs", "INPUTS"), ("zh_mechanism", "MECHANISM"), ("zh_models", "MODELS"), ("zh_scan", "SCAN"),
+    ("zh_options", "OPTIONS"), ("zh_help", "HELP"),
+)  # fmt: skip
+"""The modules beside this one, and what each calls its sentences."""
+DEEPEST = 3
+"""How deep phrases of ours may stand in places of others."""
+REMEMBERED = 1024
 
 
+@lru_cache(REMEMBERED)
 def translated(text: str, lang: str) -> str:
     """The sentence in this language; English, and what no catalogue knows, as it is."""
     if lang != "zh" or not text.strip() or not any(char.isalpha() for char in text):
@@ -27,21 +39,42 @@ def known(text: str) -> bool:
     return _found(text) is not None or _joined(text) is not None
 
 
-def _found(text: str) -> str | None:
-    catalogue = _catalogue()
+def has(template: str) -> bool:
+    """Whether the catalogue has exactly this sentence with its places, or all of its parts that have words."""
+    catalogue = _counted()
+    if _in_order(template) in catalogue:
+        return True
+    for sign in PARTS:
+        parts = template.split(sign)
+        if len(parts) > 1 and all(_in_order(part) in catalogue or not _speaks(part) for part in parts):
+            return True
+    return False
+
+
+def _found(text: str, depth: int = 0) -> str | None:
+    catalogue = catalogues()
     if text in catalogue:
         return catalogue[text]
-    for pattern, phrase in _patterns():
-        if held := pattern.fullmatch(text):
-            return phrase.format(*held.groups())
+    for beginning, longest, english, phrase in _patterns():
+        if text.startswith(beginning) and longest in text and (held := _compiled(english).fullmatch(text)):
+            return phrase.format(*(_in_place(one, depth + 1) for one in held.groups()))
     return None
 
 
-def _joined(text: str) -> str | None:
+def _in_place(text: str, depth: int) -> str:
+    """What stands in a place: a phrase of ours in the other language, all else as it is."""
+    if depth > DEEPEST or text[:1] in "'\"":
+        return text
+    if _speaks(text) or text.strip() in catalogues():
+        return _found(text, depth) or catalogues().get(text.strip()) or _joined(text, depth) or text
+    return text
+
+
+def _joined(text: str, depth: int = 0) -> str | None:
     for sign in PARTS:
         parts = text.split(sign)
         if len(parts) > 1:
-            found = [_found(part) or (part if not _speaks(part) else None) for part in parts]
+            found = [_found(part, depth) or (part if not _speaks(part) else None) for part in parts]
             if any(part is None for part in found):
                 continue
             between = {"; ": "；", ", ": "、"}.get(sign, sign)
@@ -55,23 +88,41 @@ def _speaks(part: str) -> bool:
 
 
 @cache
-def _catalogue() -> Mapping[str, str]:
-    from attncli.render.phrases.zh_errors import ERRORS
-    from attncli.render.phrases.zh_screens import SCREENS
-
-    return {**ERRORS, **SCREENS}
+def catalogues() -> Mapping[str, str]:
+    """Every sentence, by its English."""
+    found: dict[str, str] = {}
+    for module, name in reversed(CATALOGUES):
+        found |= getattr(import_module(f"attncli.render.phrases.{module}"), name)
+    return found
 
 
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    """The sentences with places, those with the most words of their own first."""
-    held = [(text, phrase) for text, phrase in _catalogue().items() if "{0}" in text]
+def _counted() -> frozenset[str]:
+    return frozenset(map(_in_order, catalogues()))
+
+
+@cache
+def _patterns() -> list[tuple[str, str, str, str]]:
+    """The sentences with places, those with the most words of their own first: how each begins, its longest piece, its
+    English, its phrase."""
+    held = [(text, phrase) for text, phrase in catalogues().items() if "{0}" in text]
     held.sort(key=lambda each: -len(re.sub(r"\{\d\}", "", each[0])))
-    return [(re.compile(_pattern(text), re.DOTALL), _renumbered(text, phrase)) for text, phrase in held]
+    rows = []
+    for text, phrase in held:
+        pieces = re.split(r"\{\d\}", text)
+        rows.append((pieces[0], max(pieces, key=len), text, _renumbered(text, phrase)))
+    return rows
 
 
-def _pattern(text: str) -> str:
-    return PLACE.sub("(.+?)", re.escape(text))
+@cache
+def _compiled(english: str) -> re.Pattern[str]:
+    return re.compile(PLACE.sub("(.+?)", re.escape(english)), re.DOTALL)
+
+
+def _in_order(text: str) -> str:
+    """The text with its places numbered as they come."""
+    places = iter(range(10))
+    return re.sub(r"\{\d\}", lambda _: f"{{{next(places)}}}", text)
 
 
 def _renumbered(text: str, phrase: str) -> str:

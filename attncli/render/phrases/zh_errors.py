@@ -32,7 +32,7 @@ ERRORS: dict[str, str] = {
     "this would take about {0} of memory, the limit is {1} ({2})": "这约需 {0} 内存，上限是 {1}（{2}）",
     "less work, or a higher --max-memory": "更少的工作，或更高的 --max-memory", "{0} is {1}": "{0} 是 {1}",
     "attn explain has no topic {0}": "attn explain 没有主题 {0}", "{0}, or one text in quotes": "{0}，或一段用引号括起来的文本",
-    "did you mean attn explain {0}?": "是否想用 attn explain {0}？", "one: this is about one {0}": "一个：这里只针对一个 {0}",
+    "did you mean attn explain {0}?": "是否想用 attn explain {0}？", "one: this is about one {0}": "一个：这里只针对一个{0}",
     "--embeddings has one row per place, and order moves the tokens": "--embeddings 每个位置一行，而 order 会移动词元",
     "seeded, file or checkpoint embeddings": "由种子、文件或检查点给出的嵌入", "attn find needs two tokens": "attn find 需要两个词元",
     "--from TOK and --to TOK": "--from TOK 和 --to TOK", "{0} and {1} share tokens": "{0} 与 {1} 有共同的词元",
@@ -51,7 +51,7 @@ ERRORS: dict[str, str] = {
     "--model names nothing": "--model 没有指名任何东西", "a folder, a hub id or an alias": "文件夹、hub 名称或别名",
     "--tokenizer does not go with --model": "--tokenizer 不能与 --model 同用", "the checkpoint's own tokenizer": "检查点自己的分词器",
     "--stages all goes with tokens, and --words merges them": "--stages all 针对词元，而 --words 合并词元",
-    "0, the only {0}": "0，只有这一个 {0}", "0 to {0}: {1} layers, counted from 0, such as 0 or {2}": "0 到 {0}：共 {1} 层，从 0 数起，如 0 或 {2}",
+    "0, the only {0}": "0，只有这一个{0}", "0 to {0}: {1} layers, counted from 0, such as 0 or {2}": "0 到 {0}：共 {1} 层，从 0 数起，如 0 或 {2}",
     "0 to {0}: {1} heads, counted from 0, such as 0 or {2}": "0 到 {0}：共 {1} 个头，从 0 数起，如 0 或 {2}",
     # comparing
     "{0} texts are given": "给出了 {0} 段文本", "one or two": "一段或两段", "--json is one document, and more than two sides make several": "--json 是一份文档，而两个以上的对象产生多份",

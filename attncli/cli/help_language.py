@@ -1,0 +1,72 @@
+"""Help pages in the language asked for: what they say of commands, options and groups, and the words of their frame."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+BRACKETS = re.compile(r"\s*\[[^\[\]]*\]")
+"""What help adds behind its sentence: `[default: 64]`, `[1 to 9]`."""
+RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
+TAIL = re.compile(rf"(?:{BRACKETS.pattern})+$")
+
+
+def speak(command: Any, ctx: Any, formatter: Any) -> None:
+    """Put all that a command's page says into the language asked for; English stays as it is written."""
+    lang = getattr(ctx.obj, "lang", "en")
+    if lang == "en":
+        return
+    from attncli.render.phrases.translation import translated
+
+    command.help = _paragraphs(command.help, lang)
+    for parameter in command.get_params(ctx):
+        if getattr(parameter, "help", None):
+            parameter.help = option_help(parameter.help, lang)
+        if getattr(parameter, "rich_help_panel", None):
+            parameter.rich_help_panel = translated(parameter.rich_help_panel, lang)
+    for listed in getattr(command, "commands", {}).values() if not hasattr(command, "listing") else ():
+        listed.help = _paragraphs(listed.help, lang)
+    make = ctx.make_formatter
+    ctx.make_formatter = lambda: _spoken(make(), lang)  # the usage line has a formatter of its own
+    _spoken(formatter, lang)
+
+
+def _spoken(formatter: Any, lang: str) -> Any:
+    """The formatter, with its headings and the word before the usage in this language."""
+    from attncli.render.phrases.translation import translated
+
+    heading, usage = formatter.write_heading, formatter.write_usage
+    formatter.write_heading = lambda text: heading(translated(text, lang))
+    formatter.write_usage = lambda prog, args="": usage(prog, args, translated("Usage: ", lang))
+    return formatter
+
+
+def option_help(text: str, lang: str) -> str:
+    """An option's sentence, and what stands in brackets behind it, each on its own."""
+    if lang == "en":
+        return text
+    from attncli.render.phrases.translation import translated
+
+    found = TAIL.search(text)
+    said, behind = (text, "") if found is None else (text[: found.start()], found[0])
+    told = [f" [{_bracketed(one.strip()[1:-1], lang)}]" for one in BRACKETS.findall(behind)]
+    return translated(said, lang) + "".join(told)
+
+
+def _bracketed(text: str, lang: str) -> str:
+    from attncli.render.phrases.translation import translated
+
+    if (ends := RANGE.fullmatch(text)) is not None:
+        return translated("above {0} to {1}" if ends[1] else "from {0} to {1}", lang).format(ends[2], ends[3])
+    return translated(text, lang)
+
+
+def _paragraphs(text: str | None, lang: str) -> str | None:
+    """The paragraphs of a command's help; those that are commands to type stay as they are."""
+    if not text:
+        return text
+    from attncli.render.phrases.translation import translated
+
+    parts = re.split(r"\n\s*\n", inspect.cleandoc(text))
+    return "\n\n".join(translated(re.sub(r"\s+", " ", part).strip(), lang) for part in parts)
