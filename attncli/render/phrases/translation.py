@@ -13,6 +13,8 @@ from functools import cache, lru_cache
 from importlib import import_module
 
 PLACE = re.compile(r"\\\{(\d)\\\}")
+COUNTED = re.compile(r"\{0\} [a-z]+|\{0\} of \{1\}|(layer|layers|head|token|query) \{0\}( head \{1\})?")
+"""Sentences so short that a number alone may stand in their place: "layer {0}" is not "layer norm"."""
 PARTS = (" · ", "; ", ", ")
 """What joins sentences that are known one by one."""
 CATALOGUES = (
@@ -65,7 +67,9 @@ def _in_place(text: str, depth: int) -> str:
     """What stands in a place: a phrase of ours in the other language, all else as it is."""
     if depth > DEEPEST or text[:1] in "'\"":
         return text
-    if _speaks(text) or text.strip() in catalogues():
+    if re.fullmatch(r"[\d–-]+(, [\d–-]+)+", text):
+        return text.replace(", ", "、")
+    if _speaks(text) or text.strip() in catalogues() or re.match(r"\d[\d,]* [a-z]", text):
         return _found(text, depth) or catalogues().get(text.strip()) or _joined(text, depth) or text
     return text
 
@@ -116,7 +120,8 @@ def _patterns() -> list[tuple[str, str, str, str]]:
 
 @cache
 def _compiled(english: str) -> re.Pattern[str]:
-    return re.compile(PLACE.sub("(.+?)", re.escape(english)), re.DOTALL)
+    place = r"([\d.,]+)" if COUNTED.fullmatch(english) else "(.+?)"
+    return re.compile(PLACE.sub(lambda _: place, re.escape(english)), re.DOTALL)
 
 
 def _in_order(text: str) -> str:

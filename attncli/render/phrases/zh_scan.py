@@ -1,6 +1,11 @@
 """What a scan refuses and notes, in Chinese, by its English."""
 
 SCAN: dict[str, str] = {
+    "Also what taking heads away changes; needs --head.": "另计去掉各头会改变什么；需要 --head。",
+    "Heads for --effects: L5H11,L3H1.": "--effects 所针对的头：L5H11,L3H1。",
+    "--head chooses heads for --effects": "--head 为 --effects 选择头",
+    "--effects needs the heads to take away": "--effects 需要指定要去掉的头",
+    "{0} cannot draw this figure as {1}": "{0} 不能把这幅图画成 {1}",
     "one scan has {0} heads, the other {1}": "一次扫描有 {0} 个头，另一次有 {1} 个",
     "models of as many layers and heads": "层数和头数相同的模型",
     "the scans have no metric in common": "两次扫描没有共同的指标",

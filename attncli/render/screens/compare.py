@@ -9,7 +9,7 @@ import numpy as np
 
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, own, remark
 from attncli.render.heatmap import heatmap
 from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend
@@ -27,6 +27,25 @@ PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
 DEFAULT = frozenset({"sides", "heads", "maps", "moved", "answer"})
 MAPPED = 3
 """Pairs of heads that are drawn unless the view is full: those that differ most."""
+
+DIFFERS = {
+    "text": "the text",
+    "tokens": "how the text is split into tokens",
+    "weights": "the weights",
+    "layer": "the layer",
+    "head": "the head",
+    "scale": "the scale of the scores",
+    "softcap": "the soft cap",
+    "mask": "the mask",
+    "position": "the position encoding",
+    "backend": "what computed",
+    "dtype": "the type of the numbers",
+    "compute_dtype": "the type that was computed in",
+    "hashing": "hash attention",
+}
+"""In words, what two sides may differ in."""
+UNTOLD = ("mask_says",)
+"""Differences that another one says already."""
 
 
 def compare_screen(document: CompareDocument, view: View) -> Lines:
@@ -88,12 +107,12 @@ def _sides(document: CompareDocument, view: View) -> Lines:
         told += [f"{attention.backend} {attention.dtype}"]
         text = cut(safe(side.text, ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
         blocks += [
-            line((letter.upper(), "bold"), "  ", (safe(side.name, ascii=view.ascii), "bold")),
+            line((letter.upper(), "bold"), "  ", (own(safe(side.name, ascii=view.ascii), view), "bold")),
             fact("text", [text], view),
             fact("ran", told, view),
         ]
-    differs = ", ".join(document.differs) or "nothing that was asked for"
-    blocks.append(fact("differs in", [differs], view))
+    named = list(dict.fromkeys(DIFFERS.get(name, name) for name in document.differs if name not in UNTOLD))
+    blocks.append(fact("differs in", named or ["nothing that was asked for"], view))
     blocks += _aligned(document, view)
     blocks += [warning(said, view) for said in document.warnings]
     return stack(blocks)

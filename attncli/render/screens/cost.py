@@ -12,14 +12,14 @@ from attncli.analysis.documents.cost import CostDocument, LayerCost
 from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
 from attncli.render.screens.conclusion import cost_answer
-from attncli.render.screens.header import warning
+from attncli.render.screens.header import counted, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -66,7 +66,7 @@ def cost_rows(document: CostDocument) -> Iterable[list[object]]:
 def _title(document: CostDocument, view: View) -> Lines:
     facts = [
         f"d_model {document.d_model}",
-        f"heads {document.heads}",
+        own(counted(document.heads, "head"), view),
         f"d_k {document.d_k}",
         f"d_v {document.d_v}",
         safe(document.dtype),

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from attncli.analysis.documents.find import FindDocument
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import remark
+from attncli.render.headings import own, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
@@ -109,10 +109,10 @@ def _columns(document: FindDocument, shown: Sequence[Document], view: View) -> d
         "weight": [write(head.weight) for head in shown],
         BAR: [""] * len(shown),
         **({EFFECT: [written(head.effect) for head in shown]} if document.effect_together is not UNSET else {}),
-        "rank of key": [_rank(head) for head in shown],
+        "rank of key": [_rank(head, view) for head in shown],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
         REVERSE: [write(head.reverse.weight) for head in shown],
-        "rank": [_rank(head.reverse) for head in shown],
+        "rank": [_rank(head.reverse, view) for head in shown],
     }
     for less in ((LOOKS,), (REVERSE, "rank")):
         if _width(columns) + SHORTEST > view.width:
@@ -126,8 +126,8 @@ def _width(columns: dict[str, list[str]]) -> int:
     return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
-def _rank(place: Document) -> str:
-    return "hidden" if place.rank is None else f"{place.rank} of {place.visible}"
+def _rank(place: Document, view: View) -> str:
+    return own("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
 
 
 def _name(document: FindDocument, index: int, view: View) -> str:

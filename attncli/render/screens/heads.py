@@ -13,7 +13,7 @@ from attncli.analysis.documents.heads import HeadsDocument
 from attncli.analysis.documents.parts import LinkRow
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, own, remark
 from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
@@ -201,7 +201,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         for head in heads
     ]
     uniform = _uniform(every, names, view)
-    rows += [[layers, "uniform", *numbers, "", ""] for layers, numbers in uniform]
+    rows += [[own(layers, view), own("uniform", view), *numbers, "", ""] for layers, numbers in uniform]
     columns = [
         "layer",
         "head",

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from attncli.analysis.documents.run import RunDocument
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
@@ -138,10 +138,10 @@ def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
     shared = counts.get("kv", 1) != counts.get("head", 1)
     rows = [
         [
-            LEARNED.get(row.step, row.step),
+            own(LEARNED.get(row.step, row.step), view),
             by.join(_axes(row.axes, shared)),
             by.join(map(str, row.shape)),
-            spell(row.formula, ascii=view.ascii),
+            own(row.formula, view),
         ]
         for row in shapes
     ]

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
-from attncli.render.headings import remark
+from attncli.render.headings import own, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.links import links
 from attncli.render.matrix import matrix, visible
@@ -139,7 +139,9 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     ]  # fmt: skip
     conventions = [f"scale {brief(attention.scale)}", f"mask {safe(attention.mask, ascii=view.ascii)}"]
     conventions += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
-    title = cut("captured tensors " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
+    title = cut(
+        own("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
+    )
     return stack(
         (
             line((title, "bold")),
