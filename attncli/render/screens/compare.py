@@ -17,6 +17,7 @@ from attncli.render.matrix import as_matrix, matrix
 from attncli.render.safe import cut, label, safe
 from attncli.render.screens.conclusion import compare_answer
 from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.side_differences import in_words
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -27,25 +28,6 @@ PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
 DEFAULT = frozenset({"sides", "heads", "maps", "moved", "answer"})
 MAPPED = 3
 """Pairs of heads that are drawn unless the view is full: those that differ most."""
-
-DIFFERS = {
-    "text": "the text",
-    "tokens": "how the text is split into tokens",
-    "weights": "the weights",
-    "layer": "the layer",
-    "head": "the head",
-    "scale": "the scale of the scores",
-    "softcap": "the soft cap",
-    "mask": "the mask",
-    "position": "the position encoding",
-    "backend": "what computed",
-    "dtype": "the type of the numbers",
-    "compute_dtype": "the type that was computed in",
-    "hashing": "hash attention",
-}
-"""In words, what two sides may differ in."""
-UNTOLD = ("mask_says",)
-"""Differences that another one says already."""
 
 
 def compare_screen(document: CompareDocument, view: View) -> Lines:
@@ -111,8 +93,7 @@ def _sides(document: CompareDocument, view: View) -> Lines:
             fact("text", [text], view),
             fact("ran", told, view),
         ]
-    named = list(dict.fromkeys(DIFFERS.get(name, name) for name in document.differs if name not in UNTOLD))
-    blocks.append(fact("differs in", named or ["nothing that was asked for"], view))
+    blocks.append(fact("differs in", in_words(document.differs), view))
     blocks += _aligned(document, view)
     blocks += [warning(said, view) for said in document.warnings]
     return stack(blocks)

@@ -1,0 +1,30 @@
+"""In words, what two compared sides differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+DIFFERS = {
+    "text": "the text",
+    "tokens": "how the text is split into tokens",
+    "weights": "the weights",
+    "layer": "the layer",
+    "head": "the head",
+    "scale": "the scale of the scores",
+    "softcap": "the soft cap",
+    "mask": "the mask",
+    "position": "the position encoding",
+    "backend": "what computed",
+    "dtype": "the type of the numbers",
+    "compute_dtype": "the type that was computed in",
+    "hashing": "hash attention",
+}
+"""In words, what two sides may differ in."""
+UNTOLD = ("mask_says",)
+"""Differences that another one says already."""
+
+
+def in_words(names: Sequence[str]) -> list[str]:
+    """The differences that a comparison names by its document's keys, each once; that there is none, where none is."""
+    found = list(dict.fromkeys(DIFFERS.get(name, name) for name in names if name not in UNTOLD))
+    return found or ["nothing that was asked for"]
