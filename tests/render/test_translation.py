@@ -84,7 +84,7 @@ def test_places_are_filled_with_what_stood_there() -> None:
 
 
 AS_THEY_ARE = re.compile(
-    r"<.*|\(\(\)=>.*|#set .*|bold .*|pip install .*|(python|iconv|ray) -.*|attn( [a-z]+){0,3}( [A-Z{\d\u201c\"-].*)?|"
+    r"<.*|\(\(\)=>.*|#set .*|bold .*|pip install .*|(python|iconv|ray) -.*|attn( [a-z]+){0,3}( [A-Z…{\d\u201c\"-].*)?|"
     r"([\w.]+\.[\w.]+ ?)+.*\.\w+|.*(blues| on light)|An explanation with its numbers.*|at line \(.*|auto numpy torch|"
     r"The animal didn't cross .*|Numbers, or lists of lists .*|Known families, .*|Write, list and convert .*",
     re.DOTALL,

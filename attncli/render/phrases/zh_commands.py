@@ -12,6 +12,13 @@ COMMANDS: dict[str, str] = {
     "Expecting value: line {0} column {1} (char {2})": "第 {0} 行第 {1} 列处应有一个值（第 {2} 个字符）",
     "Extra data: line {0} column {1} (char {2})": "第 {0} 行第 {1} 列处有多余的内容（第 {2} 个字符）",
     # hints
+    "this file does not hold what a derivation takes": "这个文件缺少推导所需的内容",
+    "every stage of dense attention, as --save writes them": "--save 写出的、稠密注意力的每个步骤",
+    "a learned sink took a part of this row, and the file does not hold it": "这一行的一部分归了可学习的汇点，而文件没有保存它",
+    "the page's sentences are not shaded: {0}": "页面中的句子没有底色：{0}",
+    "the model of this name is another one now": "这个名称现在指的是另一个模型",
+    "this file holds no queries and keys to derive the weight from": "这个文件没有可推导权重的查询和键",
+    "attn scan · {0}": "attn scan · {0}",
     "attn ablate tells which heads matter to its vectors": "attn ablate 可看哪些头对其向量有影响",
     "attn weights show FILE lists what is there": "attn weights show FILE 列出其中有什么",
     "attn cost -n {0} counts pairs without looking at each": "attn cost -n {0} 不逐一查看也能数出配对数",
