@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attncli.cli import completion, effect_options, page_output, request
 from attncli.cli import delivery as answer
-from attncli.cli import effect_options, page_output, request
 from attncli.cli.effect_options import MeasureOptions
 from attncli.cli.options import (
     MODEL,
@@ -46,7 +46,13 @@ class RemovalOptions:
 
     by: Annotated[
         str,
-        option("--by", help="What stands for a head: zero, mean, resample.", panel=MODEL, metavar="zero|mean|resample"),
+        option(
+            "--by",
+            help="What stands for a head: zero, mean, resample.",
+            panel=MODEL,
+            metavar="zero|mean|resample",
+            complete=completion.words("zero", "mean", "resample"),
+        ),
     ] = "zero"
     reference: Annotated[
         str | None,

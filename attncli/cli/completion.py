@@ -21,6 +21,42 @@ def words(*known: str) -> Complete:
     return lambda ctx, incomplete: known
 
 
+def several(*known: str) -> Complete:
+    """These words, the last of several apart by commas."""
+    return lambda ctx, incomplete: _after_comma(incomplete, known)
+
+
+def offer(complete: Complete) -> Callable[[typer.Context, str], list[str]]:
+    """What of a list begins as the word that is typed, as Typer asks for it."""
+
+    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
+        return [value for value in complete(ctx, incomplete) if value.startswith(incomplete)]
+
+    return offered
+
+
+def pages(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The pages of the guide."""
+    del ctx, incomplete
+    from attncli.guide import titles
+
+    return list(titles("en"))
+
+
+def orders(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The metrics to sort heads by; after a colon, the direction."""
+    from attncli.analysis.metric_topic import metric_names
+
+    del ctx
+    name, colon, _ = incomplete.partition(":")
+    return [f"{name}:asc", f"{name}:desc"] if colon else metric_names()
+
+
+def metric(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The metrics, one of them."""
+    return orders(ctx, incomplete.partition(":")[0])
+
+
 def tokenizers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The tokenizers that need no file, and the tokenizer files below what is typed."""
     del ctx

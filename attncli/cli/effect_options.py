@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import selected
-from attncli.cli import request
+from attncli.cli import completion, request
 from attncli.cli.explain_options import one
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
 from attncli.cli.output import Environment
@@ -50,6 +50,7 @@ class MeasureOptions:
             help="vector, logprob, kl; several with commas. [default: vector]",
             panel=TEXT,
             metavar="NAMES",
+            complete=completion.several("vector", "logprob", "kl"),
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None

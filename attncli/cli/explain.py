@@ -55,7 +55,7 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    answer.check(output, environment, parts=PARTS, heeded=("max_output",))
+    answer.check(output, environment, parts=PARTS, heeded=("max_output", "show"))
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)

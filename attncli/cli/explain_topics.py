@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import completion, request
 from attncli.cli import delivery as answer
-from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
 from attncli.cli.explain_layer_topics import POSITIONS, mask, multihead, position, residual, same_seed
 from attncli.cli.explain_options import SmallOutput, TopicOutput, one
@@ -172,7 +172,13 @@ def metric(
     ctx: typer.Context,
     output: SmallOutput,
     name: Annotated[
-        str | None, typer.Argument(help="The metric; none lists them.", show_default=False, metavar="[NAME]")
+        str | None,
+        typer.Argument(
+            help="The metric; none lists them.",
+            show_default=False,
+            metavar="[NAME]",
+            autocompletion=completion.offer(completion.metric),
+        ),
     ] = None,
 ) -> None:
     """What a metric of `attn heads` means: formula, range, what it leaves out, source.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attncli.cli import delivery
+from attncli.cli import completion, delivery
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -16,7 +16,13 @@ def guide(
     ctx: typer.Context,
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
     page: Annotated[
-        str | None, typer.Argument(help="A page; none lists them.", metavar="PAGE", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A page; none lists them.",
+            metavar="PAGE",
+            show_default=False,
+            autocompletion=completion.offer(completion.pages),
+        ),
     ] = None,
     markdown: Annotated[bool, option("--markdown", help="The page as it is written.", panel=OUTPUT)] = False,
 ) -> None:

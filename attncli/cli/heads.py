@@ -54,7 +54,11 @@ class HeadsOptions:
     sort: Annotated[
         str | None,
         option(
-            "--sort", help="Largest first by this metric; NAME:asc for smallest first.", panel=ANALYSIS, metavar="NAME"
+            "--sort",
+            help="Largest first by this metric; NAME:asc for smallest first.",
+            panel=ANALYSIS,
+            metavar="NAME",
+            complete=completion.orders,
         ),
     ] = None
     top: Annotated[int | None, the.TOP] = None
@@ -65,6 +69,7 @@ class HeadsOptions:
             help="Leave out: first, special, self, neighbours, punctuation.",
             panel=ANALYSIS,
             metavar="NAMES",
+            complete=completion.several("first", "special", "self", "neighbours", "punctuation"),
         ),
     ] = None
     renormalise: Annotated[
@@ -77,7 +82,14 @@ class HeadsOptions:
         bool, option("--labels", help="Name what heads do; runs random repeats for induction.", panel=ANALYSIS)
     ] = False
     across: Annotated[
-        str | None, option("--across", help="Add rollout, flow, similarity, circuits.", panel=ANALYSIS, metavar="NAMES")
+        str | None,
+        option(
+            "--across",
+            help="Add rollout, flow, similarity, circuits.",
+            panel=ANALYSIS,
+            metavar="NAMES",
+            complete=completion.several("rollout", "flow", "similarity", "circuits"),
+        ),
     ] = None
     words: Annotated[bool, the.WORDS] = False
     all_links: Annotated[bool, the.ALL_LINKS] = False

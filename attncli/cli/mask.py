@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import completion, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
-from attncli.cli import request
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import one
 from attncli.cli.option import LARGEST_SEED
@@ -42,7 +42,12 @@ def mask(
     output: Annotated[OutputOptions, without("top", "scale_colors", "max_output")],
     spec: Annotated[
         list[str] | None,
-        typer.Argument(help="Masks or files; none draws every kind.", show_default=False, metavar="[SPEC|FILE]..."),
+        typer.Argument(
+            help="Masks or files; none draws every kind.",
+            show_default=False,
+            metavar="[SPEC|FILE]...",
+            autocompletion=completion.offer(completion.masks),
+        ),
     ] = None,
     n: Annotated[
         int | None,
@@ -55,6 +60,7 @@ def mask(
             help="A score bias beside it: alibi, alibi-symmetric, t5, t5-decoder.",
             panel=ATTENTION,
             metavar="NAME",
+            complete=completion.words("alibi", "alibi-symmetric", "t5", "t5-decoder"),
         ),
     ] = None,
     num_heads: Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from attncli.cli.completion import Complete
+from attncli.cli.completion import Complete, offer, words
 from attncli.errors import UsageError
 
 LOOK, TEXT, MODEL, ATTENTION = "What to look at", "Text", "Model", "Attention"
@@ -44,10 +44,7 @@ def option(
                 raise UsageError(f"{names[0]} is {value!r}", expected=", ".join(values), hint=hint)
         return given
 
-    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
-        possible = values if complete is None else complete(ctx, incomplete)
-        return [value for value in possible if value.startswith(incomplete)]
-
+    offered = offer(words(*values) if complete is None else complete)
     return typer.Option(
         *names,
         help=help,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import delivery
+from attncli.cli import completion, delivery
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import OUTPUT, TEXT, OutputOptions, command_app, number, only, option
 from attncli.cli.output import Environment
@@ -41,7 +41,15 @@ def start(
     corpus: CorpusOptions,
     measure: MeasureOptions,
     running: RunningOptions,
-    model: Annotated[str, typer.Argument(help="A folder, hub id or alias.", metavar="MODEL", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A folder, hub id or alias.",
+            metavar="MODEL",
+            show_default=False,
+            autocompletion=completion.offer(completion.models),
+        ),
+    ],
     texts: Annotated[
         list[str],
         typer.Argument(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attncli.cli import completion
 from attncli.cli.options import command_app
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -15,7 +16,12 @@ def schema(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(help="A document, such as attn.run/1; none lists them.", show_default=False, metavar="NAME"),
+        typer.Argument(
+            help="A document, such as attn.run/1; none lists them.",
+            show_default=False,
+            metavar="NAME",
+            autocompletion=completion.offer(completion.schemas),
+        ),
     ] = None,
 ) -> None:
     """JSON Schema of every document that attn emits.

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import pytest
 from asking import ask
 from processes import attn, finish
 
+from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
+from attncli.cli.output import Environment
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 BORDERS = "╭│╰"
 
 
-def completed(*words: str, **variables: str) -> list[str]:
+def completed(*words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bash is offered for the last of the words."""
     line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["attn", *words]), "COMP_CWORD": str(len(words))}
-    return finish(attn(), {**line, **variables}).stdout.split()
+    for name, value in line.items():
+        monkeypatch.setenv(name, value)
+    out = BytesIO()
+    environment = Environment(
+        stdin=BytesIO(), stdout=out, stderr=StringIO(), variables={"XDG_CACHE_HOME": "/dev/null", **line}
+    )
+    with suppress(SystemExit):  # a shell's question ends the process
+        main([], environment)
+    return out.getvalue().decode().split()
 
 
 def test_bare_attn_fits_a_screen_and_groups_its_commands() -> None:
@@ -85,10 +97,19 @@ def test_rare_options_are_listed_when_all_are_asked_for() -> None:
         (("explain", "sof"), ["softmax"]),
         (("weights", "show", str(SAMPLES / "mha.safetensors"), "--prefix", "in"), ["in_proj_bias", "in_proj_weight"]),
         (("he",), ["heads"]),
+        (("schema", "attn.r"), ["attn.run/1"]),
+        (("guide", "lea"), ["learners"]),
+        (("explain", "metric", "entr"), ["entropy"]),
+        (("heads", "--sort", "dist"), ["distance"]),
+        (("heads", "--sort", "entropy:"), ["entropy:asc", "entropy:desc"]),
+        (("heads", "--exclude", "self,fi"), ["self,first"]),
+        (("mask", "ca"), ["causal"]),
+        (("models", "show", "mini"), ["minilm"]),
+        (("explain", "mul"), ["multihead"]),
     ],
 )
-def test_values_are_completed(words: tuple[str, ...], offered: list[str]) -> None:
-    assert set(offered) <= set(completed(*words)), completed(*words)
+def test_values_are_completed(words: tuple[str, ...], offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(offered) <= set(completed(*words, monkeypatch=monkeypatch))
 
 
 def test_completion_loads_neither_rich_nor_torch() -> None:
