@@ -114,7 +114,9 @@ def _opened(
     query: str | None,
 ) -> tuple[Source, int | None]:
     """What is explored, and the word that it begins with, if that was said."""
+    from attncli.analysis.run import Wanted
     from attncli.explore.source import Live
+    from attncli.models.row_blocks import rows_for
 
     if text.text is not None and text.text.lower().endswith(FILES) and not any(map(str.isspace, text.text)):
         return _saved(Path(text.text)), None
@@ -124,6 +126,8 @@ def _opened(
     found = request.one_text(environment, text)
     with request.told_where(found):
         tokens = request.tokens_of(loaded, found)
+    refused = Wanted(matrices=False)
+    request.refuse_run(loaded, len(tokens), refused, compute, "a shorter text", rows=rows_for(loaded.spec, len(tokens)))
     layers, heads = request.heads_chosen(loaded, model)
     source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
     at = None if query is None else request.query_index(environment, tokens, query)

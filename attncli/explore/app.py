@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,10 +26,13 @@ from attncli.explore.walk import Job, Question, Walk
 from attncli.explore.work import Work
 from attncli.models.model import Model
 from attncli.render.phrases import say
+from attncli.render.safe import safe
 from attncli.render.view import View
 
 REDRAWN = 0.05
 """Seconds between two drawings while heads come in."""
+INERT = r"[^\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]*"
+"""What may stand in the line to type in: nothing that moves a cursor or reorders text."""
 PAUSE = 0.3
 """Seconds without a key after which what is being typed is run."""
 
@@ -67,7 +71,7 @@ class Explorer(App[None]):
             emoji=False, legacy_windows=False, force_terminal=True, safe_box=False, soft_wrap=False, _environ={},
         )  # fmt: skip
         self.canvas = Canvas(self.chosen, self.draw, light=view.light, color=view.color)
-        self.line = Input(id="asked", select_on_focus=False)
+        self.line = Input(id="asked", select_on_focus=False, restrict=INERT)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Without colour nothing but bold, underlined and reversed text leaves."""
@@ -95,7 +99,8 @@ class Explorer(App[None]):
         assert loop is not None
 
         def post(done: Callable[[], None]) -> None:
-            loop.call_soon_threadsafe(self.call_later, done)
+            if not loop.is_closed():  # who leaves does not wait for work
+                loop.call_soon_threadsafe(self.call_later, done)
 
         return Work(post, job, name=name, failed=failed).start()
 
@@ -155,9 +160,9 @@ class Explorer(App[None]):
     def ask(self, question: Question, text: str) -> None:
         """A line to type in, with this in it already."""
         self.question = question
-        self.line.value = text
+        self.line.value = text if re.fullmatch(INERT, text) else safe(text)
         self.line.placeholder = say(self.view, f"explore.ask.{question}")
-        self.line.cursor_position = len(text)
+        self.line.cursor_position = len(self.line.value)
         self.line.display = True
         self.line.focus()
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from attncli.explore.held import Held
 from attncli.explore.state import State
+from attncli.inputs.token import Token
 
 
 def strongest_place(state: State, held: Held, about: int | None) -> State:
@@ -33,6 +34,31 @@ def strongest_place(state: State, held: Held, about: int | None) -> State:
         return state
     _, _, layer, head, query, key = max(every)
     return replace(state, layer=-layer, head=-head, query=query, key=key)
+
+
+def pair_in_head(state: State, held: Held) -> State:
+    """The same head at its own strongest link; a head that there is not, or without links, as `strongest_place`."""
+    head = held.heads.get((state.layer, state.head))
+    if head is None or not head.links:
+        return strongest_place(state, held, None)
+    query, key, _ = head.links[0]
+    return replace(state, query=query, key=key)
+
+
+def same_words(state: State, before: Held, held: Held) -> State:
+    """The words that stand where the chosen ones stood in the text, as pieces or merged."""
+    query, key = (
+        next((at for at, token in enumerate(tokens) if _covers(token, old)), None)
+        for tokens, old in ((held.queries, before.queries[state.query]), (held.keys, before.keys[state.key]))
+    )
+    return state if query is None or key is None else replace(state, query=query, key=key)
+
+
+def _covers(token: Token, other: Token) -> bool:
+    """Whether a token holds the beginning of another one; one that is not of the text is known by its name."""
+    if token.start is None or token.end is None or other.start is None:
+        return token.start == other.start and token.text == other.text
+    return token.start <= other.start < token.end
 
 
 def _spoken(held: Held, query: int, key: int) -> bool:

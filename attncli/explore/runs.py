@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from attncli.explore.beginning import pair_in_head, same_words, strongest_place
 from attncli.explore.frame import Notice
+from attncli.explore.held import Held
 from attncli.explore.source import Live, live
-from attncli.explore.state import at_pair
+from attncli.explore.state import State, at_pair
 from attncli.explore.walk import Walk
 from attncli.explore.work import Work
 from attncli.render.phrases import say
 
 
+def _at(walk: Walk, place: Callable[[State, Held], State]) -> None:
+    """Go to a place of the run that has just come."""
+    assert walk.held is not None
+    walk.state = place(walk.state, walk.held)
+
+
 def retype(walk: Walk, text: str) -> None:
     """Run another text on the same model."""
-    walk.run(live(walk.source, say(walk.view, "explore.type.saved")).retold(text))
+    made = live(walk.source, say(walk.view, "explore.type.saved")).retold(text)
+    walk.run(made, then=lambda: _at(walk, pair_in_head))
 
 
 def switch(walk: Walk, name: str) -> None:
@@ -25,7 +34,7 @@ def switch(walk: Walk, name: str) -> None:
 
     def job(work: Work) -> Callable[[], None]:
         made = Live.of(load(name), source.text)
-        return lambda: walk.run(made)
+        return lambda: walk.run(made, then=lambda: _at(walk, lambda state, held: strongest_place(state, held, None)))
 
     walk.begin("load", job)
 
@@ -40,7 +49,15 @@ def choose(walk: Walk) -> None:
 def words(walk: Walk) -> None:
     """Merge pieces to words, or take words apart again."""
     source = live(walk.source, say(walk.view, "explore.type.saved"))
-    walk.run(replace(source, words=not source.words))
+    before = walk.held
+    assert before is not None
+    state = walk.state  # the run may have fewer words than this one has
+    walk.run(
+        replace(source, words=not source.words),
+        then=lambda: _at(
+            walk, lambda now, held: same_words(replace(now, query=state.query, key=state.key), before, held)
+        ),
+    )
 
 
 def longer(walk: Walk) -> None:

@@ -76,8 +76,9 @@ def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
 
 def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
     """So many layers and heads on, in the order of those there are; stops at the ends."""
-    if not extent.has(state.layer, state.head):
-        return at_head(state, extent, state.layer, state.head)
+    if not extent.heads:
+        return state
+    state = at_head(state, extent, state.layer, state.head)
     rows = list(extent.heads)
     layer = rows[min(max(rows.index(state.layer) + layers, 0), len(rows) - 1)]
     columns = list(extent.heads[layer])

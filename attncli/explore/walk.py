@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -87,9 +87,13 @@ class Walk:
             record = source.record(work.told)
             held = Held(record)
             work.post(lambda: self._entered(source, held))
-            for head in record.heads:
-                work.told(work.share)
-                work.post(lambda head=head: self._take(held, head, work))  # type: ignore[misc]
+            try:
+                for head in record.heads:
+                    work.told(work.share)
+                    work.post(lambda head=head: self._take(held, head, work))  # type: ignore[misc]
+            finally:  # a run that is stopped lets its layer go
+                if isinstance(record.heads, Generator):
+                    record.heads.close()
             return lambda: self._finished(held, then)
 
         self.begin("run", job, first=first)
