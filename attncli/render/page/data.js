@@ -34,6 +34,7 @@ export function block(id) {
 
 /** 16-bit numbers whose high bytes come first, then their low ones. @param {Uint8Array} planes */
 export function joined(planes) {
-  const count = planes.length / 2;
-  return Uint16Array.from({ length: count }, (_, at) => (planes[at] << 8) | planes[count + at]);
+  const found = new Uint16Array(planes.length / 2);
+  for (let at = 0; at < found.length; at++) found[at] = (planes[at] << 8) | planes[found.length + at];
+  return found;
 }

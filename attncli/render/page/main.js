@@ -11,7 +11,7 @@ import { max, min } from "./numbers.js";
 import { rollout } from "./rollout.js";
 import { showRows } from "./rows.js";
 import { searchPanel } from "./search.js";
-import { listen, shadeWords, WRITTEN, writeWords } from "./sentence.js";
+import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { any, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
@@ -84,7 +84,7 @@ async function refresh(changed) {
 
 onChange((changed) => {
   if (any(changed, "lang run")) frame();
-  if (any(changed, "run out") || (queries().length > WRITTEN && any(changed, "query key"))) writeWords();
+  if (any(changed, "run out") || away()) writeWords();
   if (any(changed, "run sort")) void drawGrid();
   else if (any(changed, "head lang")) label();
   void refresh(changed);

@@ -5,7 +5,7 @@ import { choose, keys, queries, run, state } from "./state.js";
 import { nameOf, say } from "./words.js";
 
 /** Words written at a time: of a longer text those around the chosen one. */
-export const WRITTEN = 1500;
+const WRITTEN = 1500;
 
 /** The words that are shaded, and the first of them. @type {{first: number, spans: HTMLElement[]}} */
 let written = { first: 0, spans: [] };
@@ -41,6 +41,9 @@ export function writeWords() {
   at("asking").hidden = !run().k;
   if (run().k) line("asking", chooses(), chosen(), "u");
 }
+
+/** Whether a chosen word of a long text is none of those that are written. */
+export const away = () => !at(`w${state.out ? state.key : state.query}`) || (run().k !== null && !at(`u${chosen()}`));
 
 /** Shade the words by a row or a column of weights. @param {Float32Array|null} weights */
 export function shadeWords(weights) {
