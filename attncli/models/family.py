@@ -84,12 +84,12 @@ class Names(Struct, frozen=True):
 
 
 class Family(Struct, frozen=True):
-    """One lineage of checkpoints: its `model_type`, its Spec from a config, its tensor names.
+    """One lineage of checkpoints: its Spec from a config, its tensor names. The module it stands in is named for its
+    `model_type`.
 
     decoder: the names of an encoder-decoder's other side. fixed: keys implemented for one value only.
     """
 
-    model_type: str
     spec: Callable[[Config], Spec]
     names: Names
     decoder: Names | None = None

@@ -133,4 +133,4 @@ def scale(config: Config, *, default: bool = False) -> float:
     return config.whole("d_model") ** 0.5 if config.flag("scale_embedding", default=default) else 1.0
 
 
-FAMILY = Family("bart", spec, ENCODER, DECODER, FIXED)
+FAMILY = Family(spec, ENCODER, DECODER, FIXED)

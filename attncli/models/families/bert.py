@@ -72,4 +72,4 @@ def decoding(config: Config, base: Spec) -> Spec:
     return replace(base, blocks=tuple(blocks))
 
 
-FAMILY = Family("bert", lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED)
+FAMILY = Family(lambda config: decoding(config, spec(config)), NAMES, fixed=FIXED)

@@ -26,4 +26,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("blenderbot", spec, mbart.ENCODER, mbart.DECODER, FIXED)
+FAMILY = Family(spec, mbart.ENCODER, mbart.DECODER, FIXED)

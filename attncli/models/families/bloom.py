@@ -58,4 +58,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("bloom", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -15,4 +15,4 @@ def spec(config: Config) -> Spec:
     return replace(roberta.spec(config), family="camembert")
 
 
-FAMILY = Family("camembert", spec, roberta.NAMES, fixed=roberta.FAMILY.fixed)
+FAMILY = Family(spec, roberta.NAMES, fixed=roberta.FAMILY.fixed)

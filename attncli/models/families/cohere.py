@@ -28,4 +28,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "cohere", [block] * llama.depth(config), final=norm, tied=True, logit_scale=scale)
 
 
-FAMILY = Family("cohere", spec, NAMES)
+FAMILY = Family(spec, NAMES)

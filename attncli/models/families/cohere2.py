@@ -43,4 +43,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "cohere2", blocks, final=norm, tied=True, logit_scale=scale)
 
 
-FAMILY = Family("cohere2", spec, cohere.NAMES, fixed=FIXED)
+FAMILY = Family(spec, cohere.NAMES, fixed=FIXED)

@@ -94,4 +94,4 @@ def _furthest(config: Config) -> int:
     return told if told >= 1 else config.whole("max_position_embeddings", default=512)
 
 
-FAMILY = Family("deberta-v2", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

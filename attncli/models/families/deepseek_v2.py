@@ -126,4 +126,4 @@ def latent(
     return llama.decoder(config, family, blocks, biases=(*linears, *parts))
 
 
-FAMILY = Family("deepseek_v2", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -39,4 +39,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("deepseek_v3", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

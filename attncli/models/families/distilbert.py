@@ -51,4 +51,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("distilbert", spec, NAMES)
+FAMILY = Family(spec, NAMES)

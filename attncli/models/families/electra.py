@@ -25,4 +25,4 @@ def spec(config: Config) -> Spec:
     return replace(base, family="electra", embedding=replace(base.embedding, width=width, projection="sum"))
 
 
-FAMILY = Family("electra", spec, NAMES, fixed=bert.FIXED)
+FAMILY = Family(spec, NAMES, fixed=bert.FIXED)

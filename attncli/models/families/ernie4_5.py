@@ -25,4 +25,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "ernie4_5", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
 
 
-FAMILY = Family("ernie4_5", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

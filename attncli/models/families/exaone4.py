@@ -35,4 +35,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "exaone4", blocks, final=norm, biases=())
 
 
-FAMILY = Family("exaone4", spec, olmo2.NAMES)
+FAMILY = Family(spec, olmo2.NAMES)

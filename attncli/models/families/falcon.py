@@ -67,4 +67,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("falcon", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

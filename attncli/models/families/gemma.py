@@ -44,4 +44,4 @@ def mlp(config: Config) -> Mlp:
     return Mlp(config.whole("intermediate_size"), activation, gated=True)
 
 
-FAMILY = Family("gemma", spec, llama.NAMES, fixed=FIXED)
+FAMILY = Family(spec, llama.NAMES, fixed=FIXED)

@@ -65,4 +65,4 @@ def sandwich(norm: Norm) -> dict[Place, Norm]:
     return dict.fromkeys(PLACES, norm)
 
 
-FAMILY = Family("gemma2", spec, NAMES, fixed=gemma.FIXED)
+FAMILY = Family(spec, NAMES, fixed=gemma.FIXED)

@@ -53,4 +53,4 @@ def _mask(window: int | None, both_ways: bool) -> Mask:
     return Everywhere() if window is None else Window(window // 2, window // 2)
 
 
-FAMILY = Family("gemma3_text", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -32,4 +32,4 @@ def partly_rotated(config: Config, family: str, places: tuple[Place, ...]) -> Sp
     return llama.decoder(config, family, [block] * llama.depth(config), final=norm, biases=biases)
 
 
-FAMILY = Family("glm", spec, NAMES)
+FAMILY = Family(spec, NAMES)

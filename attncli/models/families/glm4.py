@@ -15,4 +15,4 @@ def spec(config: Config) -> Spec:
     return glm.partly_rotated(config, "glm4", ("attn.in", "attn.out", "mlp.in", "mlp.out"))
 
 
-FAMILY = Family("glm4", spec, NAMES)
+FAMILY = Family(spec, NAMES)

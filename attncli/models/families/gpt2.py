@@ -61,4 +61,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("gpt2", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

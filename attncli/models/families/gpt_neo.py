@@ -81,4 +81,4 @@ def _kinds(config: Config, count: int) -> list[str]:
     return kinds
 
 
-FAMILY = Family("gpt_neo", spec, NAMES)
+FAMILY = Family(spec, NAMES)

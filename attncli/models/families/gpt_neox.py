@@ -68,4 +68,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("gpt_neox", spec, NAMES, fixed={"is_decoder": Fixed(False, "the same model under another flag")})
+FAMILY = Family(spec, NAMES, fixed={"is_decoder": Fixed(False, "the same model under another flag")})

@@ -85,4 +85,4 @@ def _check_weights(config: Config) -> None:
         raise config.refuse("quantization_config", "weights in bfloat16, float16 or float32")
 
 
-FAMILY = Family("gpt_oss", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -70,4 +70,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("gptj", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

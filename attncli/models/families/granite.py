@@ -34,4 +34,4 @@ def multiplied(config: Config, family: str, *, mlp: Experts | None = None) -> Sp
     )
 
 
-FAMILY = Family("granite", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

@@ -31,4 +31,4 @@ def spec(config: Config) -> Spec:
     return granite.multiplied(config, "granitemoe", mlp=experts)
 
 
-FAMILY = Family("granitemoe", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -54,4 +54,4 @@ def rotated(base: Spec, config: Config, theta: float) -> Spec:
     )
 
 
-FAMILY = Family("gte", spec, NAMES)
+FAMILY = Family(spec, NAMES)

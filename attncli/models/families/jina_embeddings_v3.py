@@ -35,4 +35,4 @@ def spec(config: Config) -> Spec:
     return replace(base, family="jina_embeddings_v3")
 
 
-FAMILY = Family("jina_embeddings_v3", spec, NAMES)
+FAMILY = Family(spec, NAMES)

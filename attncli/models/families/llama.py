@@ -162,4 +162,4 @@ def linear_biases(config: Config) -> tuple[str, ...]:
     return tuple(pattern for told, pattern in BIASES.items() if config.flag(told, default=False))
 
 
-FAMILY = Family("llama", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -93,4 +93,4 @@ def _experts(config: Config) -> Experts:
     return Experts(count, chosen, part.width, part.activation, renormalise=False, shared=part, routing=routing)
 
 
-FAMILY = Family("llama4_text", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

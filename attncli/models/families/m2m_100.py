@@ -31,7 +31,6 @@ def spec(config: Config) -> Spec:
 
 
 FAMILY = Family(
-    "m2m_100",
     spec,
     replace(mbart.ENCODER, ignored=(*mbart.ENCODER.ignored, *IGNORED)),
     replace(mbart.DECODER, ignored=(*mbart.DECODER.ignored, *IGNORED)),

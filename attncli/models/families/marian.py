@@ -31,7 +31,6 @@ def spec(config: Config) -> Spec:
 
 
 FAMILY = Family(
-    "marian",
     spec,
     replace(bart.ENCODER, ignored=(*bart.ENCODER.ignored, *IGNORED)),
     replace(bart.DECODER, ignored=(*bart.DECODER.ignored, *IGNORED)),

@@ -34,4 +34,4 @@ def spec(config: Config) -> Spec:
     return bart.encoder_decoder(config, "mbart", norm, embedding, before=True)
 
 
-FAMILY = Family("mbart", spec, ENCODER, DECODER, FIXED)
+FAMILY = Family(spec, ENCODER, DECODER, FIXED)

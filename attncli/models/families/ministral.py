@@ -21,4 +21,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "ministral", blocks)
 
 
-FAMILY = Family("ministral", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

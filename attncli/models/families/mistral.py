@@ -17,4 +17,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "mistral", [block] * llama.depth(config))
 
 
-FAMILY = Family("mistral", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

@@ -43,4 +43,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "mixtral", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family("mixtral", spec, NAMES)
+FAMILY = Family(spec, NAMES)

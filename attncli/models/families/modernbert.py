@@ -72,4 +72,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("modernbert", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

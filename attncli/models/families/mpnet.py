@@ -43,4 +43,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("mpnet", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -16,4 +16,4 @@ def spec(config: Config) -> Spec:
     return replace(found, family="mt5", decoder=None if found.decoder is None else replace(found.decoder, family="mt5"))
 
 
-FAMILY = Family("mt5", spec, t5.ENCODER, t5.DECODER, t5.FIXED)
+FAMILY = Family(spec, t5.ENCODER, t5.DECODER, t5.FIXED)

@@ -26,4 +26,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "nemotron", [block] * llama.depth(config), final=norm, biases=biases)
 
 
-FAMILY = Family("nemotron", spec, NAMES)
+FAMILY = Family(spec, NAMES)

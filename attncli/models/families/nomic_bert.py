@@ -83,4 +83,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("nomic_bert", spec, NAMES, fixed=FIXED)
+FAMILY = Family(spec, NAMES, fixed=FIXED)

@@ -20,4 +20,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family("olmo", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

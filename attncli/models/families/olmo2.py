@@ -32,4 +32,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo2", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family("olmo2", spec, NAMES)
+FAMILY = Family(spec, NAMES)

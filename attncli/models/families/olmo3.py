@@ -35,4 +35,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "olmo3", blocks, final=norm)
 
 
-FAMILY = Family("olmo3", spec, olmo2.NAMES)
+FAMILY = Family(spec, olmo2.NAMES)

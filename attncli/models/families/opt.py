@@ -67,4 +67,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("opt", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -25,7 +25,6 @@ def spec(config: Config) -> Spec:
 
 
 FAMILY = Family(
-    "pegasus",
     spec,
     replace(mbart.ENCODER, ignored=(*mbart.ENCODER.ignored, *marian.IGNORED)),
     replace(mbart.DECODER, ignored=(*mbart.DECODER.ignored, *marian.IGNORED)),

@@ -37,4 +37,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "phi", [block] * llama.depth(config), final=norm, biases=("*",))
 
 
-FAMILY = Family("phi", spec, NAMES)
+FAMILY = Family(spec, NAMES)

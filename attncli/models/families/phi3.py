@@ -29,4 +29,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "phi3", [block] * llama.depth(config), final=norm)
 
 
-FAMILY = Family("phi3", spec, NAMES)
+FAMILY = Family(spec, NAMES)

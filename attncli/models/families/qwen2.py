@@ -29,4 +29,4 @@ def masks(config: Config) -> list[Mask]:
     return [masked(config, kind, window) for kind in kinds]
 
 
-FAMILY = Family("qwen2", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

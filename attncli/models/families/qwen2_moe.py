@@ -71,4 +71,4 @@ def mixtures(config: Config) -> list[bool]:
     return [layer not in dense and (layer + 1) % every == 0 for layer in range(llama.depth(config))]
 
 
-FAMILY = Family("qwen2_moe", spec, NAMES)
+FAMILY = Family(spec, NAMES)

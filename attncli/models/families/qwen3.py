@@ -22,4 +22,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "qwen3", blocks)
 
 
-FAMILY = Family("qwen3", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -41,4 +41,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "qwen3_moe", blocks)
 
 
-FAMILY = Family("qwen3_moe", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -24,4 +24,4 @@ def spec(config: Config) -> Spec:
     )
 
 
-FAMILY = Family("roberta", spec, NAMES, fixed=bert.FIXED)
+FAMILY = Family(spec, NAMES, fixed=bert.FIXED)

@@ -23,4 +23,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "seed_oss", [block] * llama.depth(config), biases=biases)
 
 
-FAMILY = Family("seed_oss", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

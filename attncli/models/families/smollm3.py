@@ -29,4 +29,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "smollm3", blocks, tied=True)
 
 
-FAMILY = Family("smollm3", spec, llama.NAMES)
+FAMILY = Family(spec, llama.NAMES)

@@ -33,4 +33,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "stablelm", [block] * llama.depth(config), final=norm, biases=biases)
 
 
-FAMILY = Family("stablelm", spec, NAMES)
+FAMILY = Family(spec, NAMES)

@@ -30,4 +30,4 @@ def spec(config: Config) -> Spec:
     return llama.decoder(config, "starcoder2", [block] * llama.depth(config), final=norm, tied=True, biases=biases)
 
 
-FAMILY = Family("starcoder2", spec, NAMES)
+FAMILY = Family(spec, NAMES)

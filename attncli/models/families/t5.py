@@ -126,4 +126,4 @@ def _mlp(config: Config, default: str) -> Mlp:
     )
 
 
-FAMILY = Family("t5", spec, ENCODER, DECODER, FIXED)
+FAMILY = Family(spec, ENCODER, DECODER, FIXED)

@@ -19,4 +19,4 @@ def spec(config: Config) -> Spec:
     return replace(found, family="umt5", decoder=other)
 
 
-FAMILY = Family("umt5", spec, t5.ENCODER.with_roles(BUCKETS), t5.DECODER.with_roles(BUCKETS), t5.FIXED)
+FAMILY = Family(spec, t5.ENCODER.with_roles(BUCKETS), t5.DECODER.with_roles(BUCKETS), t5.FIXED)

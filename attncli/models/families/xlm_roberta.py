@@ -15,4 +15,4 @@ def spec(config: Config) -> Spec:
     return replace(roberta.spec(config), family="xlm-roberta")
 
 
-FAMILY = Family("xlm-roberta", spec, roberta.NAMES, fixed=bert.FIXED)
+FAMILY = Family(spec, roberta.NAMES, fixed=bert.FIXED)
