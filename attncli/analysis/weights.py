@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,13 @@ from attncli.inputs.tensors import TensorInfo, read_metadata, read_tensors, tens
 from attncli.models.layouts.layout import NOTHING_ASKED, Asked
 from attncli.models.layouts.recognise import recognise
 from attncli.models.one_layer import digest
+
+SAVED = "stages of a run, as attn run --save wrote them (attn view FILE shows the run)"
+SAVED_ROLES = {
+    "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped", "biased": "S biased",
+    "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all",
+}  # fmt: skip
+"""What a learner calls the stages that are saved, by the last part of their tensors' names."""
 
 
 def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocument:
@@ -39,7 +47,11 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
         arrays = read_tensors(path, allow_nonfinite=True)
     except (UnsupportedError, LimitError) as error:
         warnings.append(f"the numbers were not read: {error.what}")
-    if arrays:
+    if is_saved_run(metadata):
+        layout = SAVED
+        roles = {name: SAVED_ROLES[stage] for name in arrays if (stage := name.rpartition(".")[2]) in SAVED_ROLES}
+        roles |= {name: "X" for name in arrays if name.startswith("hidden.")}
+    elif arrays:
         try:
             found = recognise(arrays, metadata, str(path), asked)
         except AttnError as error:
@@ -74,6 +86,11 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
         tensors=rows,
         warnings=warnings,
     )
+
+
+def is_saved_run(metadata: Mapping[str, str]) -> bool:
+    """Whether a tensor file is what `attn run --save` wrote: stages of a run, not weights."""
+    return metadata.get("schema", "").strip('"') == "attn.run/1"
 
 
 def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None) -> tuple[TensorRow, int]:

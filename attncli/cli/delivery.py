@@ -37,8 +37,7 @@ UNITS = {
 }
 LONGEST_SIZE = 20
 """Digits of a size; more are no bytes of any machine."""
-LINES = 10_000
-"""Lines of a plain table that are written at once."""
+LINES = 10_000  # of a plain table, written at once
 FIGURES = (".svg", ".png", ".pdf")
 """How files of figures end."""
 
@@ -242,9 +241,12 @@ def _pieces(
         elif asked.plain:
             yield from _plain(rows(document), place, several, records.plain)
         else:
-            yield (b"\n" if place else b"") + printed(screen(document, how), how, environment).encode(
-                "utf-8", "backslashreplace"
-            )
+            shown = printed(screen(document, how), how, environment)
+            if several:
+                from attncli.render.screens.numbered import numbered
+
+                shown = printed(numbered(place, document, how), how, environment) + shown
+            yield (b"\n" if place else b"") + shown.encode("utf-8", "backslashreplace")
 
 
 def _tabled(

@@ -115,3 +115,21 @@ def test_tensors_that_do_not_fit(captured: Path, change: dict[str, np.ndarray | 
     found = ask("tensors", str(captured))
     assert (found.code, found.out) == (3, "")
     assert says in found.err
+
+
+def test_each_of_several_texts_is_headed_by_its_number() -> None:
+    brief = ask("run", "--lines", "--brief", stdin=b"a b\nc d\n").out
+    assert [line for line in brief.splitlines() if line.startswith("text ")] == ["text 0  a b", "text 1  c d"]
+    whole = ask("run", "--lines", stdin=b"a b\nc d\n").out.splitlines()
+    assert whole[:2] == ["text 0", "a b"]
+    assert not ask("run", "a b").out.startswith("text 0")
+
+
+def test_what_save_wrote_is_known_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    assert ask("run", "a b", "--num-heads", "2", "--save", str(path)).code == 0
+    shown = ask("weights", "show", str(path)).out
+    assert "stages of a run, as attn run --save wrote them" in shown
+    assert "not read as an attention" not in shown
+    row = next(line for line in shown.splitlines() if line.startswith("layers.0.weights"))
+    assert row.split()[1] == "A"

@@ -10,6 +10,7 @@ PHRASES = {
     **explore.ENGLISH,
     **layer_topics.ENGLISH,
     # the derivation
+    "text.number": "text {0}",
     "place": "layer {0} head {1} · query {2} {3}",
     "kept": "Numbers are rounded to {0} digits. Columns of terms have as many more as they need to add up to the printed totals.",
     "agrees": "Worked by hand and taken from the run, the same numbers differ by at most {0}.",

@@ -9,6 +9,7 @@ PHRASES = {
     **effects.CHINESE,
     **explore.CHINESE,
     **layer_topics.CHINESE,
+    "text.number": "文本 {0}",
     "place": "第 {0} 层 第 {1} 头 · 查询 {2} {3}",
     "kept": "数字取 {0} 位小数。各列加数多取所需的位数，使其和与印出的总和一致。",
     "agrees": "手算结果与程序运行所得最多相差 {0}。",
