@@ -124,8 +124,9 @@ def answered(walk: Walk, question: Question, text: str) -> None:
             case "type":
                 runs.retype(walk, text)
             case "search":
-                query, key = pair_named(text, walk.held)
-                walk.state = replace(at_pair(walk.state, walk.held.extent, query, key), focus="words").sees("search")
+                if text != link_name(walk.state, walk.held, walk.view):  # a word may be there more than once
+                    walk.state = at_pair(walk.state, walk.held.extent, *pair_named(text, walk.held))
+                walk.state = replace(walk.state, focus="words").sees("search")
                 walk.follow()
             case "save":
                 _save(walk, saving.check(text, again=walk.written == text))

@@ -158,4 +158,4 @@ def _named(token: Token, view: View) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.0%}".replace("%", " %")
+    return f"{value:.{0 if value >= 0.1 else 1}%}".replace("%", " %")

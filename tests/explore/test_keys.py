@@ -96,6 +96,8 @@ def test_search_ranks_the_heads_and_walks_through_them() -> None:
     assert walked("slash", "escape").sight == "matrix"
     typed = walked("slash", *["backspace"] * 20, "=on humpty", "enter")
     assert (typed.query, typed.key, typed.sight) == (3, 0, "search")
+    again = pressed("a b a b", "slash", "enter", start=State(query=3, key=2))[0].walk.state
+    assert (again.query, again.key) == (3, 2)
     app, text = pressed(SENTENCE, "slash", "=x", "enter", start=START)
     assert "no token" in shown(text, "no token")
     assert app.question is not None
