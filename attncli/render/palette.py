@@ -33,7 +33,7 @@ class Palette:
 
     def rgb(self, fraction: float) -> Rgb:
         """The colour at `fraction`, clipped to [0, 1]."""
-        return _rgb(self, round(min(max(fraction, 0.0), 1.0) * (LEVELS - 1)))
+        return _rgb(self, round(min(max(0.0, fraction), 1.0) * (LEVELS - 1)))  # in this order NaN is 0
 
     def colour(self, fraction: float) -> str:
         """The colour as `#rrggbb`."""

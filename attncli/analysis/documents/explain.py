@@ -133,7 +133,7 @@ class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
 class MetricExample(Part, frozen=True, kw_only=True):
     """A metric of one small head, and of uniform attention."""
 
-    weights: Annotated[Numbers, axes("query", "key")]
+    weights: Annotated[Numbers, axes("query", "query")]
     value: float | None
     uniform: float | None
     rows: Count

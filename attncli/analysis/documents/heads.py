@@ -131,6 +131,18 @@ class Similarity(Part, frozen=True, kw_only=True):
     ]
     tree: Annotated[list[Merge], says("Average linkage: rows, then earlier merges, join.")]
 
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """It is a tree of all rows, and the order is that of its leaves."""
+        places = [[row] for row in range(len(self.heads))]
+        for number, merge in enumerate(self.tree):
+            if max(merge.a, merge.b) >= len(places) or merge.a == merge.b or not (places[merge.a] and places[merge.b]):
+                yield f"tree[{number}]", "it joins what is not there, or is joined already"
+                return
+            places.append([*places[merge.a], *places[merge.b]])
+            places[merge.a] = places[merge.b] = []
+        if [row for leaves in places for row in leaves] != self.order or sum(map(bool, places)) > 1:
+            yield "order", "these are not the leaves of the tree in their order"
+
 
 class CircuitHead(Part, frozen=True, kw_only=True):
     """What the weights of a head do by themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
@@ -94,6 +95,14 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     out: Annotated[Numbers, axes("out", says="concat·W_O, or concat where there is no W_O.")]
     agreement: Annotated[float, says("Largest |difference| of the heads' shares, added up, from the run's own output.")]
     warnings: list[str]
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """There are heads, each with its entropy, and a share of each or of none."""
+        yield from super().misfits()
+        if not self.heads or len(self.entropies) != len(self.heads):
+            yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
+        if len({head.share is UNSET for head in self.heads}) > 1:
+            yield "heads", "shares of some heads only"
 
 
 class NormStep(Part, frozen=True, kw_only=True):
