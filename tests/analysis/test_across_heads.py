@@ -84,6 +84,9 @@ def test_flow_refuses_what_would_take_long() -> None:
     with pytest.raises(LimitError, match="maximum-flow"):
         check_size(100, 12, 100)
     check_size(11, 6, 11)
+    check_size(100, 3, 1)  # 3,000,000: the most that is allowed
+    with pytest.raises(LimitError):
+        check_size(100, 4, 1)
 
 
 def test_jensen_shannon_of_the_golden_matrix() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from analysis import hand_built
+from msgspec.structs import replace
 
-from attncli.analysis.labels import LABELS, NEEDED, labels_of, rows
+from attncli.analysis.labels import LABELS, LEAST_ROWS, MARGIN, NEEDED, decide, labels_of, rows
 from attncli.analysis.measure import measure
 from attncli.analysis.random_repeats import scores, sequence
 from attncli.inputs.token import Token
@@ -107,3 +108,27 @@ def test_documents_hold_score_and_threshold() -> None:
     (row,) = rows([one for one in labels()[0, 0] if one.name == "previous-token"])
     assert row["threshold"] == LABELS["previous-token"].threshold
     assert row["score"] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("score", "even", "earned"), [(0.75, 0.5, True), (0.75, 0.5000001, False), (0.7499, 0.1, False)]
+)
+def test_a_label_is_earned_at_its_threshold_and_its_margin(score: float, even: float, earned: bool) -> None:
+    label = replace(LABELS["self"], threshold=0.75)
+    assert MARGIN == 1.5
+    value, baseline = ({label.score: np.array(number)} for number in (score, even))
+    found = decide(label, value, baseline, {label.score: np.array(LEAST_ROWS)})
+    assert bool(found.earned) is earned
+    assert not decide(label, value, baseline, {label.score: np.array(LEAST_ROWS - 1)}).earned
+
+
+@pytest.mark.parametrize(("less", "earned"), [(0.0, True), (1e-9, False)])
+def test_induction_is_earned_at_its_threshold(less: float, earned: bool) -> None:
+    score = LABELS["induction"].threshold - less
+    seen = np.tril(np.ones((8, 8), bool))
+    measured = measure(
+        (seen / seen.sum(-1, keepdims=True))[None], seen, metrics=NEEDED, punctuation=[False] * 8,
+        tokens=[f"w{at}" for at in range(8)], special=[False] * 8,
+    )  # fmt: skip
+    found = labels_of(measured, 0, repeats={"repeats_induction": score, "repeats_duplicate": 0.0})
+    assert ("induction" in {one.name for one in found}) is earned

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs import checkpoint as module
-from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.checkpoint import PIECE, Checkpoint
 
 RANDOM = np.random.default_rng(11)
 TENSORS = {
@@ -256,7 +256,7 @@ def test_the_tokenizers_file(single: Path) -> None:
 CONFIGS = [
     ("{", InputError, "JSON"),
     ('{"a": 1, "a": 2}', InputError, "twice"),
-    ('{"a": NaN}', InputError, "NaN"),
+    ('{"a": 1e400}', InputError, "too large"),
     ("[1]", InputError, "list"),
     ("[" * 100_000, InputError, "nested|JSON"),
     ('{"a": ' + "9" * 5000 + "}", InputError, "JSON"),
@@ -277,3 +277,19 @@ def test_what_is_not_a_checkpoint_is_said(tmp_path: Path, single: Path) -> None:
     for path in (tmp_path / "nothing", single / "config.json", tmp_path):
         with pytest.raises(InputError):
             Checkpoint.open(path)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_number_that_is_not_finite_is_found_in_every_piece(tmp_path: Path, kind: type, place: int) -> None:
+    poisoned = np.zeros(2 * PIECE // np.dtype(kind).itemsize + 5, kind)  # three pieces, of which one is spoilt
+    poisoned[place] = np.nan
+    found = Checkpoint.open(make(tmp_path / "x", {"model.safetensors": {"a": poisoned}}))
+    for dtype in (None, "float32", "float64"):
+        with pytest.raises(InputError, match="not finite"):
+            found.read("a", dtype)
+
+
+def test_numbers_that_json_has_no_word_for_are_read_as_transformers_reads_them(single: Path) -> None:
+    (single / "config.json").write_text('{"a": Infinity, "b": {"__float__": "-Infinity"}}')
+    assert Checkpoint.open(single).config == {"a": np.inf, "b": -np.inf}

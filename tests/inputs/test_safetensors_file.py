@@ -202,3 +202,15 @@ def test_a_file_that_shrinks_while_it_is_read():
     stream.truncate(len(GOOD) - 3)
     with pytest.raises(InputError, match="ends after 5 of 8"):
         read_entry(stream, header.entries["a"], "f")
+
+
+def test_tensors_without_numbers_lie_before_what_begins_where_they_do():
+    header = {
+        "b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]},
+        "c": {"dtype": "F32", "shape": [3, 0], "data_offsets": [8, 8]},
+        "d": {"dtype": "F32", "shape": [0, 7], "data_offsets": [0, 0]},
+    }
+    found, _ = read(forged(header, np.array([1.0, 2.0], "<f4").tobytes()))
+    assert {name: array.shape for name, array in found.items()} == {"a": (0,), "b": (2,), "c": (3, 0), "d": (0, 7)}
+    assert found["b"].tolist() == [1.0, 2.0]

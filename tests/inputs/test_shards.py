@@ -159,3 +159,25 @@ def test_a_truncated_file_is_refused_when_opened(tmp_path: Path) -> None:
     safetensors.numpy.save_file({"a": ONE}, tmp_path / "model.safetensors")
     os.truncate(tmp_path / "model.safetensors", (tmp_path / "model.safetensors").stat().st_size - 1)
     refused(tmp_path, "file")
+
+
+def test_a_folder_beside_it_that_begins_alike_is_another_folder(tmp_path: Path) -> None:
+    beside = tmp_path / "model-other"
+    beside.mkdir()
+    safetensors.numpy.save_file({"a": ONE}, beside / "a.safetensors")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").symlink_to("../model-other/a.safetensors")
+    refused(folder, "leaves its folder")
+
+
+@pytest.mark.parametrize("name", ["models-a", "models", "dataset--a", "a"])
+def test_only_a_hub_caches_own_folders_link_to_their_blobs(name: str, tmp_path: Path) -> None:
+    snapshot = tmp_path / name / "snapshots" / "abc"
+    blobs = tmp_path / name / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    (blobs / "1").write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/1")
+    refused(snapshot, "leaves its folder")

@@ -79,7 +79,7 @@ class AverageHead(Part, frozen=True, kw_only=True):
 class Excluded(Part, frozen=True, kw_only=True):
     """What no number of the document counts."""
 
-    names: list[str]
+    names: list[Literal["first", "special", "self", "neighbours", "punctuation"]]
     renormalised: bool
 
 
