@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -14,6 +14,7 @@ from attncli.analysis.document import empty_rows, header, notes, overflow
 from attncli.analysis.documents.heads import (
     AverageHead,
     Excluded,
+    ExcludedKind,
     HeadMetrics,
     HeadsDocument,
     MetricValue,
@@ -195,9 +196,8 @@ def heads_document(
                 left_out = exclusion(wanted.exclude, shown, renormalise=wanted.renormalise)
                 weights = left_out.without(weights, np.arange(len(shown)))
             elif words is None:
-                weights = _of(
-                    heads, model.backend.numpy(trace.stages["weights"])
-                )  # a learned extra key keeps its column
+                # a learned extra key keeps its column
+                weights = _of(heads, model.backend.numpy(trace.stages["weights"]))
             average = weights.mean(0)
             spread = [_entropy(each) for each in (average, *weights)] if wanted.maps else []
             moved = _moved(model, trace, shown, pairs, wanted, heads, words) if wanted.moved else None
@@ -217,6 +217,7 @@ def heads_document(
     if wanted.maps and spread and average is not None:
         held = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
     left_out_kinds = () if wanted.all_links or model.identity.source != "checkpoint" else LEFT_OUT
+    excluded = [kind for kind in get_args(ExcludedKind) if kind in wanted.exclude]
     document = HeadsDocument(
         **header(model, text, tokens, words),
         heads=found,
@@ -224,7 +225,7 @@ def heads_document(
         empty_rows=empty,
         warnings=warnings,
         links_leave_out=list(left_out_kinds) if left_out_kinds else UNSET,
-        excluded=Excluded(names=list(wanted.exclude), renormalised=wanted.renormalise) if wanted.exclude else UNSET,
+        excluded=Excluded(names=excluded, renormalised=wanted.renormalise) if wanted.exclude else UNSET,
         sort=UNSET if wanted.sort is None else Order(metric=wanted.sort, rising=wanted.rising),
     )
     return document if across is None else across.added(document, model, list(layers), wanted.heads)

@@ -4,7 +4,7 @@ computed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from attncli.analysis.heads import numbers
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import DEFAULT
+from attncli.analysis.words import identities
 from attncli.errors import InputError
 from attncli.inputs.strict_json import parsed_object
 from attncli.inputs.token import Token
@@ -134,6 +135,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             expected="a run saved with all rows: attn run TEXT --json",
         )
     tokens = tokens_of(document.tokens)
+    same = _identities(document, tokens)
     found = []
     for layer, head in held:
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
@@ -142,7 +144,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             weights[None],
             visible,
             metrics=metrics,
-            tokens=[token.text for token in tokens],
+            tokens=same,
             special=[token.special for token in tokens],
         )
         links = Links(tokens, top=1, everything=document.links_leave_out is UNSET)
@@ -170,6 +172,22 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
         warnings=document.warnings,
         links_leave_out=document.links_leave_out,
     )
+
+
+def _identities(document: RunDocument, tokens: Sequence[Token]) -> list[Hashable]:
+    """What makes each token of a document the same as another: its id; of a word the ids of its pieces."""
+    if document.pieces is UNSET:
+        return identities(tokens)
+    found: list[Hashable] = []
+    for word in tokens:
+        inside = [
+            piece.id
+            for piece in document.pieces
+            if None not in (word.start, word.end, piece.start, piece.end)
+            and (word.start or 0) <= (piece.start or 0) < (piece.end or 0) <= (word.end or 0)
+        ]
+        found.append(tuple(inside) or (word.text if word.id is None else word.id))
+    return found
 
 
 def tokens_of(rows: Sequence[TokenRow]) -> list[Token]:

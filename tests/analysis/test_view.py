@@ -12,6 +12,7 @@ from asking import ask
 
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.documents.reading import document_of
+from attncli.analysis.saved_run import heads_of_run
 from attncli.errors import InputError
 from attncli.render.screens import screen_of
 
@@ -144,3 +145,17 @@ def test_what_is_read_agrees_with_jsonschema() -> None:
         except InputError:
             fits = False
         assert fits == jsonschema.Draft202012Validator(SCHEMAS["attn.run/1"]).is_valid(changed)
+
+
+@pytest.mark.parametrize("options", [(), ("--words",)])
+def test_a_saved_run_takes_tokens_of_one_id_for_the_same(options: tuple[str, ...], tmp_path: Path) -> None:
+    line = ("The cat saw the cat", "--model", "minilm", "--layer", "0", "--head", "0-3", *options)
+    (tmp_path / "run.json").write_text(ask("run", *line, "--json").out)
+    document = document_of(json.loads((tmp_path / "run.json").read_text()), "here")
+    names = ("duplicate_pattern", "induction_pattern")
+    saved = heads_of_run(document, names).heads
+    own = ask("heads", *line, "--metric", ",".join(names), "--json").json["heads"]
+    for name in names:
+        there, here = [head["metrics"][name]["value"] for head in own], [head.metrics[name].value for head in saved]
+        assert here == pytest.approx(there, abs=1e-6)
+        assert max(here) > 0

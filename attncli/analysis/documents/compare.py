@@ -117,3 +117,6 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         """Something is compared."""
         if not self.heads or not self.aligned:
             yield "heads", "no pair of heads, or no token that both texts have"
+        for number, pair in enumerate(self.aligned):
+            if any(at >= len(side.tokens) for at, side in zip(pair, (self.a, self.b), strict=True)):
+                yield f"aligned[{number}]", "a token that is not there"

@@ -76,10 +76,13 @@ class AverageHead(Part, frozen=True, kw_only=True):
     ) = UNSET
 
 
+ExcludedKind = Literal["first", "special", "self", "neighbours", "punctuation"]
+
+
 class Excluded(Part, frozen=True, kw_only=True):
     """What no number of the document counts."""
 
-    names: list[Literal["first", "special", "self", "neighbours", "punctuation"]]
+    names: list[ExcludedKind]
     renormalised: bool
 
 
