@@ -24,6 +24,7 @@ SIZES = {
     "shared_expert_intermediate_size": 256, "embedding_size": WIDTH, "ffn_dim": 700,
     "encoder_ffn_dim": 700, "decoder_ffn_dim": 700, "d_kv": 64, "d_ff": 700, "layer_types": None,
     "sliding_window": 100, "n_group": 1, "topk_group": 1, "type_vocab_size": 2,
+    "attention_types": [[["global", "local", "global"], 1]],
 }  # fmt: skip
 """What every family has of these is set; the rest stays as its config class says."""
 AS_FAR = {"float32": 2.0, "bfloat16": 1.2, "float16": 1.2}
@@ -43,6 +44,8 @@ def checkpoint(family: str, folder: Path) -> Path:
         for own, name in names.items()
         if getattr(usual, own, None) is not None and not isinstance(getattr(kind, own, None), property)
     }
+    if hasattr(usual, "kv_lora_rank"):  # keys of a latent are shared by all heads or none
+        given["num_key_value_heads"] = SIZES["num_attention_heads"]
     config = kind(**given)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -56,8 +59,9 @@ def checkpoint(family: str, folder: Path) -> Path:
 
 
 def weights_of_transformers(folder: Path, dtype: str) -> np.ndarray:
-    """The last layer's weights, [head, query, key], as transformers computes them."""
-    return reference(folder, IDS, dtype=dtype)[0].weights[-1].astype(np.float64)
+    """The last layer's weights, [head, query, key], as transformers computes them; of two sides, the encoder's."""
+    two = attncli.load(folder).spec.decoder is not None
+    return reference(folder, IDS, target=IDS[:3] if two else None, dtype=dtype)[0].weights[-1].astype(np.float64)
 
 
 def weights(folder: Path, library: str, dtype: str) -> np.ndarray:

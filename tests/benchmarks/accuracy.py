@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from far_from_float64 import AS_FAR, checkpoint, distance, weights, weights_of_transformers
 
-from attncli.errors import AttnError
 from attncli.models import model as models
 from attncli.models.families import MODEL_TYPES
 
@@ -58,7 +57,7 @@ def main(families: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 told = measure(family, Path(folder))
-            except (AttnError, AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:  # what a config class of another library says of these sizes
                 told = f"not measured: {str(error).splitlines()[0][:90]}"
         print(f"{family:20} {told}", flush=True)
 

@@ -121,7 +121,7 @@ def told(document: Document, view: View) -> list[str]:
         name = "effect.together.link" if link else "effect.together"
         found.append(say(view, name, number(together), subject_))
     if len(effects) > 1:
-        found.append(say(view, "effect.sum"))
+        found.append(say(view, "effect.sum.link" if link else "effect.sum"))
     return [begun(said) for said in found]
 
 
