@@ -21,8 +21,9 @@ def loaded(model: str) -> Model:
 
 
 def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
-    """The plan of a scan of two metrics without labels, in its folder."""
-    asked = making.Wanted((str(corpus),), ("entropy", "sink"), **{"shard": 6, "top": 3, "labels": False, **wanted})
+    """The plan of a scan, of two metrics without labels where nothing else is wanted, in its folder."""
+    usual = {"metrics": ("entropy", "sink"), "shard": 6, "top": 3, "labels": False}
+    asked = making.Wanted((str(corpus),), **{**usual, **wanted})
     return plan.write(making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
 
 

@@ -10,9 +10,12 @@ import pytest
 from asking import ask
 from browsing import Opened, browser
 from scan.conftest import with_tokenizer
+from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.scan import report
+from attncli.scan.running import run
 
 HOSTILE = "</script><img src=x onerror=globalThis.taken=2> w1 \x1b]0;t\x07 \u202ew2"
 
@@ -24,8 +27,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with_tokenizer(make(CASES["bert"], made / "model"), special=True)
     lines = [f"w{at} w{at + 1} , w{at % 3} {'w7 . ' * (at % 4)}" for at in range(1, 15)]
     (made / "<b>corpus.txt").write_text("\n".join([HOSTILE, *lines]))
-    asked = ("--workers", "1", "--effects", "zero", "--head", "L0H1", "--quiet")
-    assert ask("scan", str(made / "model"), str(made / "<b>corpus.txt"), "-o", str(made / "out"), *asked).code == 0
+    metrics = ("entropy", "sink", "special", "punctuation", "normalised_entropy")
+    asked = {"metrics": metrics, "labels": True, "effects": ("zero", "L0H1"), "shard": 100}
+    plan = planned(made / "model", made / "<b>corpus.txt", made / "out", **asked)
+    outcome = run(plan, made / "out", str(made / "model"), Inside())
+    report.write(report.scan_document(outcome.totals), made / "out")
     return made
 
 

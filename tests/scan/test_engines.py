@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ from processes import finish, start
 from scanning import Inside, planned
 
 import attncli
-from attncli.errors import InputError, UsageError
+from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan.engines.here import Here
 from attncli.scan.running import Part, parse_part, run
 from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
@@ -203,3 +204,18 @@ def test_temporary_names_tell_who_writes(tmp_path):
         assert temporary("3-of-7") in name
         assert str(os.getpid()) in name
     assert [path.name for path in tmp_path.iterdir()] == ["a.state.npz"]
+
+
+def test_a_full_disk_leaves_nothing_half_written(encoder, corpus, tmp_path, monkeypatch, reference):
+    made = planned(encoder, corpus, tmp_path / "out")
+
+    def full(stream, *_: object, **__: object) -> None:
+        stream.write(b"PK" * 500)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("attncli.scan.shard_files.write_npz", full)
+        with pytest.raises(AttnError, match="No space left"):
+            run(made, tmp_path / "out", str(encoder), Inside())
+    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["plan.json"]
+    assert run(made, tmp_path / "out", str(encoder), Inside()).totals.digest() == reference

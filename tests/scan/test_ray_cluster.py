@@ -16,7 +16,7 @@ from processes import start
 from scanning import Inside, planned
 
 import attncli
-from attncli.errors import UnsupportedError
+from attncli.errors import AttnError, UnsupportedError
 from attncli.scan.engines.engine import Job
 from attncli.scan.engines.ray_cluster import RayCluster
 from attncli.scan.running import run
@@ -150,3 +150,10 @@ def test_without_ray_the_extra_is_named(encoder, corpus, tmp_path, monkeypatch):
     with pytest.raises(UnsupportedError) as caught:
         list(RayCluster("auto", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))
     assert caught.value.hint == "pip install 'attn[ray]'"
+
+
+def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_path):
+    pytest.importorskip("ray")
+    made = planned(encoder, corpus, tmp_path / "out")
+    with pytest.raises(AttnError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        list(RayCluster("127.0.0.1:1", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))

@@ -7,6 +7,7 @@ defaults would go on for ever.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import ready, told, use_one_thread
 
 LOCAL = "local"
+ANSWER = 10.0
+"""Seconds within which a cluster's address must answer."""
 STORE = 80 * 2**20
 """Bytes of the object store of a cluster that is started here: only numbers of shards go through it."""
 
@@ -65,6 +68,7 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise UnsupportedError("the engine ray needs ray", hint="pip install 'attn[ray]'") from error
+        _check_answers(self.address)
         try:
             ray.init(
                 address=None if self.address == LOCAL else self.address,
@@ -75,9 +79,7 @@ class RayCluster:
                 object_store_memory=STORE if self.address == LOCAL else None,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise AttnError(
-                f"no Ray cluster answers at {self.address!r}: {error}", hint="ray start --head, or --engine ray:local"
-            ) from error
+            raise _silent(self.address, error) from error
         try:
             yield from self._run(ray, job, shards)
         finally:
@@ -122,3 +124,18 @@ class RayCluster:
                 give(actor, served)
             else:  # its processor may be what an actor of a lost node waits for
                 ray.kill(actor)
+
+
+def _check_answers(address: str) -> None:
+    """Raise AttnError where nobody listens at a host and port, which Ray itself would wait minutes for."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise _silent(address, error) from error
+
+
+def _silent(address: str, error: Exception) -> AttnError:
+    return AttnError(f"no Ray cluster answers at {address!r}: {error}", hint="ray start --head, or --engine ray:local")
