@@ -159,7 +159,7 @@ def test_a_page_without_the_model_says_so(folder: Path, tmp_path: Path) -> None:
     finally:
         (folder / "elsewhere").rename(folder / "model")
     assert answer.code == 0
-    assert "not shaded" in answer.err
+    assert "句子" in answer.err
     assert "句子没有着色" in (tmp_path / "page.html").read_text("utf-8")
 
 
