@@ -187,3 +187,20 @@ def test_steps_need_a_terminal_and_a_screen(words: tuple[str, ...]) -> None:
     answer = ask("explain", TEXT, "--step", *words)
     assert (answer.code, answer.out) == (2, "")
     assert ask("explain", "residual", TEXT, "--step", *words).code == 2
+
+
+def test_a_trained_models_answer_names_the_command_that_tests_it() -> None:
+    shown = ask("run", "a cat sat", "--model", "minilm", "--query", "cat").out.splitlines()
+    assert shown[-1] == "Does it matter?  attn ablate … --query cat"
+    assert "Does it matter" not in ask("run", "a cat sat", "--query", "cat").out
+    assert "Does it matter" not in ask("run", "a cat sat", "--model", "minilm", "--query", "cat", "--brief").out
+
+
+def test_a_models_screen_ends_in_its_size() -> None:
+    document = ask("models", "show", "minilm", "--estimate", "a b c", "--json").json
+    shown = ask("models", "show", "minilm", "--estimate", "a b c").out.splitlines()
+    assert shown[-2] == f"minilm has 6 layers of 12 heads, and {document['parameters']:,} parameters."
+    assert (
+        f"A text of {document['estimate']['tokens']} tokens takes about {document['estimate']['seconds']:.1f} s"
+        in (shown[-1])
+    )

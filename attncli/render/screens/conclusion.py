@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
+from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.safe import label, safe
 from attncli.render.screens.answer import not_learned
@@ -94,6 +96,42 @@ def cost_answer(document: Document, view: View) -> Lines:
             )
         )
     return _said(told, view)
+
+
+def run_hint(document: Any, view: View) -> Lines:
+    """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
+    if view.brief or not document.queries or document.model.source != "checkpoint":
+        return Lines()
+    name = quote(safe(document.tokens[document.queries[0]].text.strip(), ascii=view.ascii))
+    return remark(say(view, "answer.hint", name), view)
+
+
+def model_answer(document: Any, view: View) -> Lines:
+    """How large a model is, and what the text asked about would take."""
+    spec = document.spec
+    heads = {group.attention.heads for group in spec.groups if group.attention is not None}
+    said = say(
+        view,
+        "answer.model" if len(heads) == 1 else "answer.model.various",
+        safe(document.name, ascii=view.ascii),
+        spec.layers,
+        f"{document.parameters:,}",
+        *heads,
+    )
+    told = [said]
+    if document.estimate is not None:
+        found = document.estimate
+        took = (f"{found.seconds:.1f}", size_words(found.peak_memory))
+        told.append(say(view, "answer.model.takes", found.tokens, *took))
+    return _said(told, view)
+
+
+def generate_answer(document: Any, view: View) -> Lines:
+    """How much of their weight the new words have on the prompt, on average over words and heads."""
+    if not document.steps:
+        return _said([say(view, "answer.generate.none")], view)
+    mean = sum(step.lookback for step in document.steps) / len(document.steps)
+    return _said([say(view, "answer.generate", len(document.steps), _share(mean))], view)
 
 
 def _said(told: list[str], view: View) -> Lines:

@@ -13,6 +13,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.safe import label, safe
+from attncli.render.screens.conclusion import generate_answer
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -27,6 +28,10 @@ BAR = 20
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
     """The whole screen: the text with its continuation, a row per new token, and the heads' mean lookback."""
     blocks = [_part(part, document, view) for part in PARTS if view.show is None or part in view.show]
+    if view.brief:
+        blocks = [_continuation(document, view)]
+    if view.show is None:
+        blocks.append(generate_answer(document, view))
     return finished(spaced(blocks), view)
 
 

@@ -23,6 +23,7 @@ from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief, root_of, size_words
 from attncli.render.prose import folded
 from attncli.render.safe import cut, safe
+from attncli.render.screens.conclusion import model_answer
 from attncli.render.screens.header import SIDE, counted, fact, warning
 from attncli.render.view import View
 
@@ -67,6 +68,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
     blocks = [stack(top), *(_side(name, side, view) for name, side in sides)]
     if document.estimate is not None:
         blocks.append(_estimate(document.estimate, view))
+    blocks.append(model_answer(document, view))
     return finished(spaced(blocks), view)
 
 

@@ -17,6 +17,7 @@ from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import NDArray, as_matrix, matrix, visible
 from attncli.render.screens.answer import run_answer
+from attncli.render.screens.conclusion import run_hint
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.screens.overview import average_part, left_out, overview_part
 from attncli.render.screens.run_table import heads_of
@@ -108,7 +109,7 @@ def _part(part: str, document: RunDocument, view: View) -> Lines:
         case _ if part in SHOWN:
             return stage_part(part, document, view)
         case "answer":
-            return run_answer(document, view)
+            return stack((run_answer(document, view), run_hint(document, view)))
         case "average":
             return (
                 average_part(document, view)
