@@ -15,21 +15,22 @@ WIDTH, LAYERS, HEADS, LONGEST = 24, 2, 3, 32
 TOKENIZER = Path(__file__).parents[1] / "sample_inputs" / "tokenizer.json"
 
 
-def small_gpt2(folder: Path) -> Path:
-    """Write the checkpoint into a folder, which is made."""
+def small_gpt2(folder: Path, vocabulary: int = 320) -> Path:
+    """Write the checkpoint into a folder, which is made. vocabulary: rows of its embedding; the tokenizer knows 320
+    tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(TOKENIZER, folder / "tokenizer.json")
     config = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": 320,
+        "vocab_size": vocabulary,
         "n_positions": LONGEST,
         "n_embd": WIDTH,
         "n_layer": LAYERS,
         "n_head": HEADS,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    shapes = {"wte.weight": (320, WIDTH), "wpe.weight": (LONGEST, WIDTH)}
+    shapes = {"wte.weight": (vocabulary, WIDTH), "wpe.weight": (LONGEST, WIDTH)}
     for layer in range(LAYERS):
         for name, shape in {
             "attn.c_attn": (WIDTH, 3 * WIDTH),

@@ -5,6 +5,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
 
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models import verify as module
@@ -89,3 +90,10 @@ def test_a_family_that_transformers_runs_itself_has_nothing_to_compare(tmp_path:
     assert (found.code, found.out) == (4, "")
     assert "'mamba' run through transformers, which keeps what their layers do to itself" in found.err
     assert "attn run and attn heads run it" in found.err
+
+
+def test_an_id_that_the_embedding_lacks_is_bad_input(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    found = ask("models", "verify", str(small_gpt2(tmp_path / "x", vocabulary=61)), "a b")
+    assert (found.code, found.out) == (3, "")
+    assert "the embedding has 61 rows" in found.err
