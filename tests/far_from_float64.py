@@ -52,9 +52,12 @@ def checkpoint(family: str, folder: Path) -> Path:
         model = transformers.AutoModel.from_config(config, dtype=torch.float32)
         with torch.no_grad():
             for weight in model.parameters():
+                if not weight.requires_grad:  # a table that is computed
+                    continue
                 if weight.ndim == 2:  # scores of a few units: neither uniform nor one key alone
                     weight.copy_(1.5 * WIDTH**-0.5 * torch.randn(weight.shape))
-    model.to(torch.bfloat16).float().save_pretrained(folder)
+                weight.copy_(weight.to(torch.bfloat16).float())
+    model.save_pretrained(folder)
     return folder
 
 
