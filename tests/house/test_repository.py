@@ -47,6 +47,10 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
     (tmp_path / "README.md").write_text("<!-- command: test -->\n```bash\nenv; echo ran in $PWD\n```\n")
+    python = tmp_path / ".venv" / "bin" / "python"  # what the command would have made
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "then $*"\n')
+    python.chmod(0o755)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *command], cwd=tmp_path, check=True)
@@ -62,6 +66,7 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     )
     assert "OTHER=3" in done.stdout
     assert "ran in" in done.stdout
+    assert "then -m pytest -n 2 -m thorough or cluster" in done.stdout
     assert "PYTHON" not in done.stdout
     assert f"ran in {tmp_path}\n" not in done.stdout
 
