@@ -39,6 +39,8 @@ COMMANDS: dict[str, str] = {
     "how these matrices are stored is certain: {0}": "这些矩阵的存放方式是确定的：{0}", "a residual adds X (width {0}) to": "残差把 X（宽 {0}）加到",
     "a normalization of width {0} follows": "其后是宽 {0} 的归一化，作用于", "{0} an output of width {1}": "{0}宽 {1} 的输出", "equal widths, or no {0}": "宽度相等，或不用 {0}",
     "weights of some heads only": "只有部分头的权重", "weights of some heads only, or cells of several sizes": "只有部分头的权重，或格子大小不一",
+    "a token that is not there": "不存在的词元", "it joins what is not there, or is joined already": "它合并了不存在的，或已经合并过的簇",
+    "these are not the leaves of the tree in their order": "这些不是按顺序排列的树叶", "shares of some heads only": "只有部分头的份额",
     # hints
     "this file does not hold what a derivation takes": "这个文件缺少推导所需的内容",
     "every stage of dense attention, as --save writes them": "--save 写出的、稠密注意力的每个步骤",

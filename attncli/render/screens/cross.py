@@ -158,11 +158,19 @@ def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], ke
         match part:
             case "scores":
                 note = f"{place} · what enters the softmax; rows: queries, columns: keys"
-                blocks.append(matrix(head.scores, queries, keys, view, title="scores", note=note))
+                blocks.append(matrix(head.scores, queries, keys, view, signed=True, title="scores", note=note))
             case "weights":
                 note = f"{place} · softmax of each row; rows: queries, columns: keys"
                 blocks.append(
-                    matrix(visible(head.weights, head.scores), queries, keys, view, title="weights", note=note)
+                    matrix(
+                        visible(head.weights, head.scores),
+                        queries,
+                        keys,
+                        view,
+                        limits=(0.0, 1.0),
+                        title="weights",
+                        note=note,
+                    )
                 )
             case _:
                 blocks.append(

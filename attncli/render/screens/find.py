@@ -82,6 +82,7 @@ def _heads(document: FindDocument, view: View) -> Lines:
         view,
         align=["left" if name in (BAR, LOOKS) else "right" for name in columns],
         title=f"heads by weight, {names[0]} {arrow} {names[1]}",
+        bars=list(columns).index(BAR) if BAR in columns else None,
         note="" if REVERSE in absent else f"reverse: {names[1]} {arrow} {names[0]}",
     )
     left = f"{len(shown)} of {len(found)} heads shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
