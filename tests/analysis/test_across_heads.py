@@ -42,6 +42,8 @@ def test_rollout_is_the_loop() -> None:
     np.testing.assert_allclose(found.result, oracle.rollout(layers.tolist()), atol=1e-12)
     np.testing.assert_allclose(found.result.sum(-1), 1)
     assert np.abs(found.result - oracle.rollout(layers[::-1].tolist())).max() > 1e-3  # the order of layers matters
+    less = layers[0] * np.linspace(0.2, 1, 7)[:, None]  # rows that a sink or an exclusion took from
+    np.testing.assert_allclose(residual(less.mean(0)).sum(-1), 1)
     empty = Rollout(3)
     empty.add(np.zeros((1, 3, 3)), np.zeros((3, 3), bool))
     np.testing.assert_array_equal(empty.result, np.eye(3))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from telling import told
 
 from attncli.analysis.align import align
-from attncli.analysis.compare import compare_document
+from attncli.analysis.compare import _differs, compare_document
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.reading import document_of
 from attncli.analysis.documents.run import RunDocument
@@ -177,3 +177,15 @@ def test_the_same_tokens_in_another_order_are_compared_with_themselves() -> None
         assert head.output_error < 1e-14
     causal = compared(run("one two three", mask=Window(9, 0)), run("three one two", mask=Window(9, 0)))
     assert abs(causal.summary.max_difference) > 0.1
+
+
+def test_tokens_differ_only_where_the_text_is_the_same() -> None:
+    one = run()
+    cut = replace(one, tokens=[replace(token, text=f"{token.text}'") for token in one.tokens])
+    assert compared(one, run()).differs == []
+    assert "tokens" not in compared(one, run("one two three four six")).differs
+    assert "tokens" in compare_differences(one, cut)
+
+
+def compare_differences(a: RunDocument, b: RunDocument) -> list[str]:
+    return _differs(a, b, [(0, head) for head in a.layers[0].heads], [(0, head) for head in b.layers[0].heads])

@@ -12,6 +12,7 @@ from asking import ask
 
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.documents.reading import document_of
+from attncli.analysis.records.saved import document_record
 from attncli.analysis.saved_run import heads_of_run
 from attncli.errors import InputError
 from attncli.render.screens import screen_of
@@ -159,3 +160,13 @@ def test_a_saved_run_takes_tokens_of_one_id_for_the_same(options: tuple[str, ...
         there, here = [head["metrics"][name]["value"] for head in own], [head.metrics[name].value for head in saved]
         assert here == pytest.approx(there, abs=1e-6)
         assert max(here) > 0
+
+
+def test_a_saved_query_is_a_row_among_rows_that_look_at_nothing() -> None:
+    document = document_of(ask("run", "a b c d", "--query", "c", "--num-heads", "2", "--json").json, "here")
+    record = document_record(document)
+    assert record is not None
+    for head, told in zip(record.heads, document.layers[0].heads, strict=True):
+        assert head.small.shape == (4, 4)
+        assert head.small[2] == pytest.approx(told.weights[0], abs=1e-6)
+        assert not np.nan_to_num(head.small[[0, 1, 3]]).clip(0).any()

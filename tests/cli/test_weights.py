@@ -239,3 +239,10 @@ def test_of_very_many_tensors_the_first_are_shown_and_the_rest_counted(tmp_path:
     assert sum("weird." in line for line in shown.out.splitlines()) < 215
     assert "30 more (--plain, --json)" in shown.out
     assert len(ask("weights", "show", str(path), "--plain").out.splitlines()) == 231
+
+
+def test_statistics_are_those_of_the_numbers(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", other=np.array([-3.0, 1.0, 5.0, np.nan]))
+    (row,) = ask("weights", "show", str(tmp_path / "x.npz"), "--json").json["tensors"]
+    assert (row["min"], row["mean"], row["max"]) == (-3.0, 1.0, 5.0)
+    assert row["std"] == pytest.approx(np.sqrt(32 / 3))

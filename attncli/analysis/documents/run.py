@@ -8,13 +8,26 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType
 
 from attncli.analysis.documents.declaration import Count, Numbers, Part, Size, at, axes, says
-from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, LinkRows, Resources, ShapeRows, TopLink
+from attncli.analysis.documents.parts import (
+    EmptyRows,
+    Header,
+    LeftOut,
+    LinkRows,
+    Resources,
+    ShapeRows,
+    TopLink,
+    keys_of,
+)
 
 Stages = Annotated[dict[str, Numbers], says("With --stages all: every stage by name.")]
 
 Projections = Annotated[
     dict[str, Numbers], says("With --show W_Q and the like: the weights by which rows are multiplied, [in, out].")
 ]
+
+
+SQUARE = frozenset(("raw", "scaled", "capped", "biased", "masked", "weights"))
+"""Stages with a number for each query and key."""
 
 
 class RunHead(Part, frozen=True, kw_only=True):
@@ -112,7 +125,17 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         return {**super().lengths(), "query": count if self.queries is UNSET else len(self.queries)}
 
     def misfits(self) -> Iterator[tuple[str, str]]:
-        """Weights are held of every head, or of none."""
+        """Weights are held of every head, or of none; stages have a row per query or key."""
         yield from super().misfits()
         if len({head.weights is UNSET for layer in self.layers for head in layer.heads}) > 1:
             yield "layers", "weights of some heads only"
+        rows = {len(self.tokens) if self.queries is UNSET else len(self.queries), *keys_of(len(self.tokens))}
+        for layer in self.layers:
+            for head in layer.heads:
+                for name, stage in (head.stages or {}).items():
+                    square = name in SQUARE
+                    if stage.ndim != 2 or len(stage) not in rows or (square and stage.shape[1] not in rows):
+                        yield (
+                            f"layers[{layer.layer}].heads[{head.head}].stages[{name!r:.40}]",
+                            f"shape {list(stage.shape)}",
+                        )

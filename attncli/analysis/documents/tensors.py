@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from msgspec import UNSET, UnsetType
@@ -28,6 +28,11 @@ class CapturedHead(Part, frozen=True, kw_only=True):
     baseline: (
         Annotated[Metrics, says("The same metrics if every row were uniform over what it may see.")] | UnsetType
     ) = UNSET
+
+    def misfits(self) -> Iterator[tuple[str, str]]:
+        """Scores, weights and output are held together."""
+        if len({held is UNSET for held in (self.scores, self.weights, self.output)}) > 1:
+            yield "weights", "scores, weights and output are not all there"
 
 
 class BatchEntry(Part, frozen=True, kw_only=True):
