@@ -13,9 +13,9 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
-from attncli.render.safe import cut, label
+from attncli.render.safe import cut, label, safe
 from attncli.render.screens.conclusion import cross_answer
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import headed, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -70,7 +70,7 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, Document]],
     match part:
         case "header":
             text = f"{document.query_text} → {document.key_text}"
-            return header(document, view, text=text)
+            return headed(cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii), document, view)
         case "tokens":
             asked = stack((heading("queries", "", view), tokens_part(document.queries, view)))
             return spaced(

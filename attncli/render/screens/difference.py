@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
@@ -14,31 +14,33 @@ from attncli.render.screens.effect_parts import in_parts, left_over, short_name
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.difference import DifferenceDocument, DifferentHead
+
 
 PARTS = ("header", "heads", "answer")
 """Every part, in the order of the screen."""
 
 
-def difference_screen(document: Document, view: View) -> Lines:
+def difference_screen(document: DifferenceDocument, view: View) -> Lines:
     """The whole screen of an `attn.difference/1` document: `view.top` heads."""
     return in_parts(dict(zip(PARTS, (_header, _heads, _answer), strict=True)), document, view)
 
 
-def difference_rows(document: Document) -> Iterator[Sequence[object]]:
+def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     yield ("attention", "layer", "head", "a", "b", "difference", "low", "high")
     for head in document.heads:
         yield (head.attention, head.layer, head.head, head.a, head.b, head.difference, head.low, head.high)
 
 
-def _header(document: Document, view: View) -> Lines:
+def _header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "difference.texts", document.a.texts, document.b.texts)
     return heading(f"A {sides[0]} · B {sides[1]}", note, view)
 
 
-def _heads(document: Document, view: View) -> Lines:
+def _heads(document: DifferenceDocument, view: View) -> Lines:
     shown = document.heads if view.full else document.heads[: view.top]
     rows = [[short_name(head), number(head.a), number(head.b), number(head.difference), _ends(head)] for head in shown]
     body = table(
@@ -51,17 +53,17 @@ def _heads(document: Document, view: View) -> Lines:
     return stack((body, left_over(document.heads, shown, view)))
 
 
-def _ends(head: Any) -> str:
-    return "-" if head.low is None else f"{number(head.low)} … {number(head.high)}"
+def _ends(head: DifferentHead) -> str:
+    return "-" if head.low is None or head.high is None else f"{number(head.low)} … {number(head.high)}"
 
 
-def _answer(document: Document, view: View) -> Lines:
+def _answer(document: DifferenceDocument, view: View) -> Lines:
     """How many heads differ by more than their interval, and which differs most."""
     first = document.heads[0]
-    known = [head for head in document.heads if head.low is not None]
-    sure = [head for head in known if head.low > 0 or head.high < 0]
+    known = [(head.low, head.high) for head in document.heads if head.low is not None and head.high is not None]
+    sure = [low > 0 or high < 0 for low, high in known]
     said = [say(view, "difference.most", named(first, view), number(first.a), number(first.b))]
     if known:
-        said.append(say(view, "difference.sure", len(sure), len(known)))
+        said.append(say(view, "difference.sure", sum(sure), len(known)))
         said.append(say(view, "difference.many", f"{len(known) * 0.05:.0f}"))
     return stack(remark(begun(one), view, style="") for one in said)

@@ -16,8 +16,6 @@ from attncli.render.screens.run import shapes_part
 from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
 from attncli.render.view import View
 
-Document = Any
-
 PARTS = ("header", "tokens", "shapes", *PROJECTIONS, *derivation.PARTS)
 """Every part of a derivation, in the order of the screen."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,6 @@ from attncli.render.screens.conclusion import generate_answer
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("header", "tokens", "continuation", "lookback", "heads")
 """Every part, in the order of the screen; all are shown unless the view names some."""

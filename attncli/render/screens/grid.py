@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from attncli.analysis.documents.heads import HeadsDocument
 from attncli.render.lines import Lines
 from attncli.render.matrix import matrix
 from attncli.render.view import View
-
-Document = Any
 
 KINDS = {
     "first": "the first token", "special": "special tokens", "self": "the query itself",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -15,16 +15,46 @@ from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, pad, safe
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument
+    from attncli.analysis.documents.cross import CrossDocument
+    from attncli.analysis.documents.derivation import AttentionTopic
+    from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic
+    from attncli.analysis.documents.find import FindDocument
+    from attncli.analysis.documents.generate import GenerateDocument
+    from attncli.analysis.documents.heads import HeadsDocument
+    from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
+    from attncli.analysis.documents.logits import LogitsDocument
+    from attncli.analysis.documents.parts import AttentionPart, ModelPart, TokenRow
+    from attncli.analysis.documents.patch import PatchDocument
+    from attncli.analysis.documents.run import RunDocument
+    from attncli.analysis.documents.tokens import TokensDocument
+
+    Topic = (
+        AttentionTopic | MatrixSoftmaxTopic | OrderTopic | PositionTopic | MaskTopic | MultiheadTopic | ResidualTopic
+    )
+    AboutText = (
+        RunDocument
+        | GenerateDocument
+        | HeadsDocument
+        | FindDocument
+        | AblateDocument
+        | LogitsDocument
+        | PatchDocument
+        | Topic
+    )
+
 SIDE = 11
 """Cells of the words at the left edge."""
 
 
-def header(document: Document, view: View, *, text: str = "") -> Lines:
-    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings.
+def header(document: AboutText, view: View) -> Lines:
+    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings."""
+    return headed(title(document, view), document, view, words=_words(document))
 
-    text: what stands for the text of a document that has several.
-    """
+
+def headed(text: str, document: AboutText | CrossDocument, view: View, *, words: Sequence[str] = ()) -> Lines:
+    """The same with another text, made safe, above it. words: how tokens were merged."""
     model, attention = document.model, document.attention
     says = "" if attention.mask == "none" else attention.mask_says or ""
     facts = [
@@ -33,16 +63,15 @@ def header(document: Document, view: View, *, text: str = "") -> Lines:
         ("attention", _conventions(model, attention, view)),
         ("", [safe(spell(says, ascii=view.ascii), ascii=view.ascii)]),
         ("computed", [attention.backend, *_types(attention)]),
-        ("words", _words(document)),
+        ("words", words),
     ]
-    text = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii) if text else title(document, view)
     blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
     blocks += [warning(said, view) for said in document.warnings or ()]
     block = stack(blocks)
     return finished(block, view)
 
 
-def title(document: Document, view: View) -> str:
+def title(document: AboutText | TokensDocument, view: View) -> str:
     """The text in one line; where token ids were given in its place, the tokens."""
     text = document.text or " ".join(token.text for token in document.tokens)
     return cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
@@ -64,7 +93,7 @@ def warning(said: str, view: View) -> Lines:
     return remark("! " + own(said, view), view, style="yellow")
 
 
-def _weights(model: Document, view: View) -> list[str]:
+def _weights(model: ModelPart, view: View) -> list[str]:
     name = safe(model.name, ascii=view.ascii) if model.name else ""
     family = safe(model.family, ascii=view.ascii) if model.family else ""
     match model.source:
@@ -83,23 +112,23 @@ def _weights(model: Document, view: View) -> list[str]:
             return [safe(str(other), ascii=view.ascii), name]
 
 
-def _words(document: Document) -> list[str]:
+def _words(document: AboutText) -> list[str]:
     """How tokens were merged, if they were."""
-    pieces = getattr(document, "pieces", UNSET)
+    pieces = document.pieces
     if pieces is UNSET:
         return []
     merged = f"{counted(len(pieces), 'token')} merged to {counted(len(document.tokens), 'word')}"
     return [merged, "weights to a word are summed, from a word averaged"]
 
 
-def _sizes(model: Document) -> list[str]:
+def _sizes(model: ModelPart) -> list[str]:
     layers, heads, shared = model.layers, model.heads, model.kv_heads
     parts = [f"d_model {model.d_model}", counted(layers, "layer"), counted(heads, "head")]
     parts += [counted(shared, "kv head")] if shared != heads else []
     return [*parts, f"d_k {model.d_k}", f"d_v {model.d_v}"]
 
 
-def _conventions(model: Document, attention: Document, view: View) -> list[str]:
+def _conventions(model: ModelPart, attention: AttentionPart, view: View) -> list[str]:
     scale = attention.scale
     root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
     parts = [f"scale {brief(scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else "")]
@@ -109,7 +138,7 @@ def _conventions(model: Document, attention: Document, view: View) -> list[str]:
     return parts
 
 
-def _types(attention: Document) -> list[str]:
+def _types(attention: AttentionPart) -> list[str]:
     wide = attention.compute_dtype
     return [attention.dtype] if not wide else [wide, f"rounded to {attention.dtype}"]
 
@@ -119,7 +148,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def tokens_part(tokens: Sequence[Document], view: View, *, noun: str = "token", most: int = 64) -> Lines:
+def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token", most: int = 64) -> Lines:
     """The tokens with their positions, special ones named and in italics; the first `most` unless the view is full."""
     shown = tokens if view.full else tokens[:most]
     told = f"first {len(shown)} of {len(tokens)} {noun}s shown; --full shows all" if len(shown) < len(tokens) else ""

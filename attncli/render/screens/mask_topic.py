@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
@@ -21,7 +21,9 @@ from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.layer_topics import MaskTopic, PaddedText
+
 
 CLOSE = 1e-4
 """How near the weights must be to what the sentence about them says."""
@@ -31,7 +33,7 @@ CELL = 9
 """Cells of a token in the drawing of a batch."""
 
 
-def mask_topic_blocks(document: Document, view: View) -> Sequence[Lines]:
+def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     """What a mask is for; the matrices before and after; the query's row worked out; the batch, if there is one."""
     texts = [token.text for token in document.tokens]
     lead = stack(
@@ -64,7 +66,7 @@ def mask_topic_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (header(document, view), lead, *drawn, _row(document, texts, view), *batch, told)
 
 
-def _row(document: Document, texts: Sequence[str], view: View) -> Lines:
+def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     """The query's row: score and weight without the mask, then with it."""
     query = document.query
     name = label(texts[query], ascii=view.ascii)
@@ -109,7 +111,7 @@ def _row(document: Document, texts: Sequence[str], view: View) -> Lines:
     )
 
 
-def _shared(document: Document, view: View) -> str:
+def _shared(document: MaskTopic, view: View) -> str:
     """How the hidden keys' share goes to the others, where it goes to them in proportion."""
     query, left = document.query, 1 - document.hidden
     masked, before, after = (
@@ -126,7 +128,7 @@ def _shared(document: Document, view: View) -> str:
     return say(view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{left:.{view.precision}f}")
 
 
-def _batch(batch: Sequence[Document], view: View) -> Lines:
+def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
     longest = max(len(one.tokens) for one in batch)
     pad = spell("·", ascii=view.ascii)
@@ -168,7 +170,7 @@ def _batch(batch: Sequence[Document], view: View) -> Lines:
     return stack((drawn, Lines(((),)), last, remark(say(view, "mask.topic.batch.agree", f"{apart:.1e}"), view)))
 
 
-def mask_topic_rows(document: Document) -> Iterable[list[object]]:
+def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
     """Every pair before and after the mask, for `--plain`."""
     yield ["query", "key", "score", "masked", "weight_before", "weight"]
     masked = as_matrix(document.masked)

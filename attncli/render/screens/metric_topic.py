@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -17,10 +17,11 @@ from attncli.render.screens.header import fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import MetricTopic
 
 
-def metric_blocks(document: Document, view: View) -> Sequence[Lines]:
+def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     """What a metric means, and its value for the example matrix and for uniform attention."""
     fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
     parts = [
@@ -48,7 +49,7 @@ def _value(value: float | None, view: View) -> str:
     return "-" if value is None else fixed(value, view.precision)
 
 
-def metric_rows(document: Document) -> Iterable[list[object]]:
+def metric_rows(document: MetricTopic) -> Iterable[list[object]]:
     yield ["field", "value"]
     for name in ("name", "says", "formula", "range", "unit", "rows", "note", "source"):
         yield [name, getattr(document, name)]

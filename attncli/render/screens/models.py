@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from attncli.analysis.documents.models import ModelsDocument
+from attncli.analysis.documents.models import CachedModel, ModelsDocument
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.numbers import size_words
@@ -15,7 +14,6 @@ from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
 TOKENIZER = "tokenizer.json"
 
 
@@ -60,7 +58,7 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
         )
 
 
-def _how(model: Document) -> str:
+def _how(model: CachedModel) -> str:
     if model.missing:
         return "no tokenizer" if model.missing == [TOKENIZER] else "no weights"
     return "natively" if model.native else "not natively"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
@@ -20,13 +20,15 @@ from attncli.render.sums import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.layer_topics import MultiheadTopic
+
 
 NAMED = 4
 """Heads of which the answer tells what they look at."""
 
 
-def multihead_blocks(document: Document, view: View) -> Sequence[Lines]:
+def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     """What heads are for; their weights and the average of these; their outputs; concat·W_O; what each looks at."""
     model, heads = document.model, document.heads
     texts = [token.text for token in document.tokens]
@@ -69,7 +71,7 @@ def multihead_blocks(document: Document, view: View) -> Sequence[Lines]:
     )
 
 
-def _lost(document: Document, view: View) -> str:
+def _lost(document: MultiheadTopic, view: View) -> str:
     """What averaging the heads loses, by entropy; nothing where there is one head."""
     if len(document.heads) < 2:
         return ""
@@ -77,7 +79,7 @@ def _lost(document: Document, view: View) -> str:
     return say(view, "multihead.lost", f"{document.average_entropy:.2f}", f"{own:.2f}")
 
 
-def _projected(document: Document, names: Sequence[str], view: View) -> Lines:
+def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
     title = say(view, "multihead.out")
     if document.heads[0].share is UNSET:
@@ -88,7 +90,7 @@ def _projected(document: Document, names: Sequence[str], view: View) -> Lines:
     return stack((body, remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))
 
 
-def _answer(document: Document, texts: Sequence[str], view: View) -> Lines:
+def _answer(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines:
     """What each of the first heads looks at most."""
     parts = []
     for one in document.heads[:NAMED]:
@@ -101,7 +103,7 @@ def _answer(document: Document, texts: Sequence[str], view: View) -> Lines:
     return stack(remark(each, view, style="") for each in (said, not_learned(document.model, view)))
 
 
-def multihead_rows(document: Document) -> Iterable[list[object]]:
+def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:
     """Each head's weights, key by key, for `--plain`."""
     yield ["head", "key", "weight", "average"]
     for one in document.heads:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -15,8 +14,6 @@ from attncli.render.links import links
 from attncli.render.matrix import matrix
 from attncli.render.safe import safe
 from attncli.render.view import View
-
-Document = Any
 
 
 def overview_part(document: RunDocument, view: View) -> Lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.bars import bar
 from attncli.render.headings import remark
@@ -18,7 +18,9 @@ from attncli.render.sentence import sentence
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.patch import PatchDocument
+
 
 PARTS = ("header", "tokens", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
@@ -28,29 +30,29 @@ LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
 
 
-def patch_screen(document: Document, view: View) -> Lines:
+def patch_screen(document: PatchDocument, view: View) -> Lines:
     """The whole screen of an `attn.patch/1` document: `view.top` heads."""
     drawn = dict(zip(PARTS, (header, _tokens, _grid, _heads, patch_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
 
 
-def _tokens(document: Document, view: View) -> Lines:
+def _tokens(document: PatchDocument, view: View) -> Lines:
     return tokens_part(document.tokens, view)
 
 
-def patch_rows(document: Document) -> Iterator[Sequence[object]]:
+def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns."""
     yield ("attention", "layer", "head", "recovered")
     for effect in document.effects:
         yield (effect.attention, effect.layer, effect.head, effect.recovered)
 
 
-def _grid(document: Document, view: View) -> Lines:
+def _grid(document: PatchDocument, view: View) -> Lines:
     found = [(one.layer, one.head, one.recovered) for one in document.effects if one.attention == "self"]
     return grid(found, view, say(view, "patch.grid"), signed=True)
 
 
-def _heads(document: Document, view: View) -> Lines:
+def _heads(document: PatchDocument, view: View) -> Lines:
     effects = document.effects
     shown = effects if view.full else effects[: view.top]
     most = max((abs(effect.recovered) for effect in shown), default=0.0)
@@ -70,7 +72,7 @@ def _heads(document: Document, view: View) -> Lines:
     return stack((body, left_over(effects, shown, view)))
 
 
-def told(document: Document, view: View) -> list[str]:
+def told(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
     names = [
         label(token.text.strip() or token.text, ascii=view.ascii)
@@ -91,7 +93,7 @@ def told(document: Document, view: View) -> list[str]:
     return [begun(said) for said in found]
 
 
-def patch_answer(document: Document, view: View) -> Lines:
+def patch_answer(document: PatchDocument, view: View) -> Lines:
     """Both sentences, and what the numbers say."""
     shown = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]

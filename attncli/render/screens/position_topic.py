@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -19,13 +19,15 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
+
 
 LEAST = 0.005
 """A way that moves no weight by this much is not said to move any."""
 
 
-def position_blocks(document: Document, view: View) -> Sequence[Lines]:
+def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     """What positions are for; each way's own numbers; the query's weights under each; which moves them most."""
     texts = [token.text for token in document.tokens]
     query = label(texts[document.query], ascii=view.ascii)
@@ -64,7 +66,7 @@ def position_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (header(document, view), stack((lead, listed)), *shown, rows, _answer(document, query, view))
 
 
-def _numbers(way: Document, texts: Sequence[str], view: View) -> Lines:
+def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
     """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
     title, note = say(view, f"position.table.{way.enters}", way.position), way.formula
     if way.enters == "scores":
@@ -72,7 +74,7 @@ def _numbers(way: Document, texts: Sequence[str], view: View) -> Lines:
     return vectors(way.table, texts, view, title=title, note=note)
 
 
-def _answer(document: Document, query: str, view: View) -> Lines:
+def _answer(document: PositionTopic, query: str, view: View) -> Lines:
     """Which way moves the query's weights most, where one moves them at all; whether the weights are learned."""
     asked = say(view, "quoted", query)
     others = document.ways[1:]
@@ -85,7 +87,7 @@ def _answer(document: Document, query: str, view: View) -> Lines:
     return stack(remark(said, view, style="") for said in told)
 
 
-def position_rows(document: Document) -> Iterable[list[object]]:
+def position_rows(document: PositionTopic) -> Iterable[list[object]]:
     """Each way's weights, key by key, for `--plain`."""
     yield ["position", "enters", "key", "weight", "moved"]
     for way in document.ways:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from attncli.render.sums import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.layer_topics import ResidualTopic
+
 
 MOSTLY = 0.5
 """From this cosine on, a vector still points mostly where it did."""
 
 
-def residual_blocks(document: Document, view: View) -> Sequence[Lines]:
+def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """What the residual is for; the sum; the norm; how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
     lead = stack(
@@ -45,7 +47,7 @@ def residual_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (header(document, view), lead, stack((summed, facts)), _norm(document, view), _answer(document, query, view))
 
 
-def _norm(document: Document, view: View) -> Lines:
+def _norm(document: ResidualTopic, view: View) -> Lines:
     """The norm, step by step; that there is none, where there is none."""
     norm = document.norm
     if norm is None:
@@ -72,7 +74,7 @@ def _norm(document: Document, view: View) -> Lines:
     return stack((body, *(remark(said, view) for said in (told, plain, agrees))))
 
 
-def _answer(document: Document, query: str, view: View) -> Lines:
+def _answer(document: ResidualTopic, query: str, view: View) -> Lines:
     """Whether the vector still points where it did."""
     asked = say(view, "quoted", query)
     kind = "kept" if document.cosine >= MOSTLY else "turned"
@@ -80,7 +82,7 @@ def _answer(document: Document, query: str, view: View) -> Lines:
     return stack(remark(said, view, style="") for said in told)
 
 
-def residual_rows(document: Document) -> Iterable[list[object]]:
+def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:
     """Entry by entry, for `--plain`."""
     yield ["dim", "x", "out", "sum", "normed"]
     normed = None if document.norm is None or document.norm.place != "attn.sum" else document.norm.normed

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from attncli.analysis.documents.tokens import TokensDocument
+from attncli.analysis.documents.tokens import TokenBytes, TokensDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.safe import label, safe
@@ -13,7 +12,6 @@ from attncli.render.screens.header import counted, title
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
 COLUMNS = ("index", "token", "id", "span", "bytes")
 
 
@@ -46,7 +44,7 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
         )
 
 
-def _named(token: Document, view: View) -> str:
+def _named(token: TokenBytes, view: View) -> str:
     return label(token.text, ascii=view.ascii) + (" (special)" if token.special else "")
 
 
@@ -54,5 +52,5 @@ def _number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _span(token: Document) -> str:
+def _span(token: TokenBytes) -> str:
     return "-" if token.start is None else f"{token.start}-{token.end}"

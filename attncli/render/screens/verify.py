@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isfinite
-from typing import Any
 
-from attncli.analysis.documents.verify import VerifyDocument
+from attncli.analysis.documents.verify import Float32Distance, LayerDifference, VerifyDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
@@ -15,7 +14,6 @@ from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
 COLUMNS = ("side", "layer", "weights", "worst head", "cross", "vectors", "relative")
 
 
@@ -56,7 +54,7 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
                 yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
 
 
-def _single(found: Document) -> str:
+def _single(found: Float32Distance) -> str:
     """What float32 gave; a distance is null, or no number, where numbers left its range."""
     ours, theirs, ratio = (getattr(found, name) for name in ("ours", "theirs", "ratio"))
     if any(one is None or not isfinite(one) for one in (ours, theirs)):
@@ -66,7 +64,7 @@ def _single(found: Document) -> str:
     return f"{said}, allowed {brief(found.limit)} times."
 
 
-def _numbers(layer: Document) -> list[str]:
+def _numbers(layer: LayerDifference) -> list[str]:
     weights = layer.weights
     worst = max(range(len(weights)), key=lambda head: weights[head])
     cross = f"{max(layer.cross):.1e}" if layer.cross else "-"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from attncli.analysis.documents.weights import WeightsDocument
+from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
@@ -14,7 +13,6 @@ from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
 STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
 """Metadata entries that are shown unless the view is full."""
@@ -61,7 +59,7 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
         )
 
 
-def _row(tensor: Document) -> list[str]:
+def _row(tensor: TensorRow) -> list[str]:
     shape = " × ".join(map(str, tensor.shape)) or "one number"
     statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
     return [tensor.name, _role(tensor.role), tensor.dtype, shape, *statistics]
@@ -75,7 +73,7 @@ def _role(role: str | None) -> str:
     return " ".join(words) + (" bias" if role.endswith(".bias") else "")
 
 
-def _sizes(sizes: Document) -> list[str]:
+def _sizes(sizes: AttentionSizes) -> list[str]:
     parts = [f"d_model {sizes.d_model}", counted(sizes.heads, "head")]
     parts += [counted(sizes.kv_heads, "kv head")] if sizes.kv_heads != sizes.heads else []
     parts += [f"d_k {brief(sizes.d_k)}", f"d_v {brief(sizes.d_v)}"]
@@ -83,11 +81,11 @@ def _sizes(sizes: Document) -> list[str]:
     return parts + [words for name, words in has.items() if getattr(sizes, name)]
 
 
-def _embedding(embedding: Document) -> list[str]:
+def _embedding(embedding: EmbeddingRows) -> list[str]:
     return [f"{counted(embedding.rows, 'vector')}, by token {embedding.by}"]
 
 
-def _metadata(metadata: Document, view: View) -> list[str]:
+def _metadata(metadata: Mapping[str, str], view: View) -> list[str]:
     shown = list(metadata.items()) if view.full else list(metadata.items())[:ENTRIES]
     said = [cut(safe(f"{name} {text}", ascii=view.ascii), view.width // 2, ascii=view.ascii) for name, text in shown]
     return said + ([f"{len(metadata) - len(shown)} more (--json)"] if len(shown) < len(metadata) else [])
