@@ -127,8 +127,8 @@ CHINESE = {
     "step.wait": "—— 按任意键看下一步，q 结束 ——",
     "position.title": "注意力如何知道词的位置",
     "position.lead": (
-        "注意力本身看到的是一组词，而不是一列词：attn explain order 会测量这一点。位置可以从三处进入："
-        "加到输入上、旋转查询和键、或加到得分上。"
+        "注意力本身看到的是词的集合，而不是词的序列：attn explain order 会测量这一点。位置可以从三处进入："
+        "加到输入上、旋转查询和键，或加到得分上。"
     ),
     "position.ways": "表示位置的方法",
     "position.way": "位置编码",
@@ -142,7 +142,7 @@ CHINESE = {
     "position.table.queries and keys": "{0}：各对分量旋转的角度（弧度）",
     "position.table.scores": "{0}：加到得分上的量",
     "position.weights": "各种方法下 {0} 的权重",
-    "position.weights.note": "种子向量相同，只有位置编码不同",
+    "position.weights.note": "由种子生成的向量相同，只有位置编码不同",
     "position.answer": "其中 {0} 对 {1} 的权重改变最大：有一个权重改变了 {2}。",
     "position.answer.none": "没有一种方法使 {0} 的任何权重改变 0.005 或更多。",
     "mask.topic.title": "掩码的作用",
@@ -167,13 +167,13 @@ CHINESE = {
     "mask.topic.all": "{0} 看得到所有的键：掩码没有改变它这一行。",
     "mask.topic.shared": "掩码对 {0} 遮住的键本来会占 {1} 的权重。其余的键按比例分得这部分：每个权重都除以剩下的 {2}。",
     "mask.topic.batch": "一批文本的填充掩码：{0} 段文本，填充到 {1} 个词元",
-    "mask.topic.batch.note": "· 是填充：在每一行中都作为键被遮住",
+    "mask.topic.batch.note": "· 是填充：作为键，在每一行中都被遮住",
     "mask.topic.batch.weights": "每段文本最后一个词元的权重",
     "mask.topic.batch.weights.note": "没有权重落在填充上",
     "mask.topic.batch.agree": "一起填充运行与各自单独运行，权重至多相差 {0}。",
     "multihead.title": "多个注意力头",
     "multihead.lead": (
-        "每个头有自己的 W_Q、W_K 和 W_V，因此可以各看各处。各头的输出并排拼接，再由 W_O 混合成一个向量。"
+        "每个头有自己的 W_Q、W_K 和 W_V，因此可以关注不同的地方。各头的输出并排拼接，再由 W_O 混合成一个向量。"
     ),
     "multihead.sizes": "{0} 个头，查询和键的宽度为 {1}，值的宽度为 {2}",
     "multihead.sizes.one": "{0} 个头，查询和键的宽度为 {1}，值的宽度为 {2}",
@@ -183,7 +183,7 @@ CHINESE = {
     "multihead.average": "平均",
     "multihead.weights": "{0} 在各头中的权重",
     "multihead.weights.note": "每一行之和为 1",
-    "multihead.lost": "平均后的一行熵为 {0} 奈特，各头自己的行平均为 {1}：平均绝不会比各头更确定，还掩盖了哪个头看哪里。",
+    "multihead.lost": "平均后的一行熵为 {0} 奈特，各头自己的行平均为 {1}：平均绝不会比各头自己更确定，还掩盖了哪个头看哪里。",
     "multihead.outputs": "{0} 的输出 O₁ … O_h",
     "multihead.outputs.note": "并排：{0} × {1} = {2} 个分量",
     "multihead.out": "concat(O₁ … O_h)·W_O",
@@ -194,7 +194,7 @@ CHINESE = {
     "multihead.and": "，",
     "multihead.answer": "{0} 最关注的词：{1}。",
     "residual.title": "残差连接与归一化",
-    "residual.lead": "残差保留进来的内容：注意力只在其上相加。随后的归一化把每个向量带到同一尺度，使各层可以叠加。",
+    "residual.lead": "残差保留进来的内容：注意力只是在其上再加一部分。随后的归一化把每个向量调整到同一尺度，使各层可以堆叠。",
     "residual.sum": "{0} 的 x + O",
     "residual.sum.note": "进来的向量，以及注意力加上的部分",
     "residual.lengths": "长度：|x| {0}，|O| {1}，|x + O| {2}",
@@ -209,5 +209,5 @@ CHINESE = {
     "residual.norm.plain": "这里可学习的权重 γ 都是 1，偏置 β 都是 0。",
     "residual.norm.none": "这里没有归一化；--layer-norm 可加上。",
     "residual.answer.kept": "经过注意力，{0} 的向量大体仍指向原来的方向：x 与 x + O 的余弦为 {1}。",
-    "residual.answer.turned": "注意力使 {0} 的向量远离了原来的方向：x 与 x + O 的余弦为 {1}。",
+    "residual.answer.turned": "注意力使 {0} 的向量大幅偏离原来的方向：x 与 x + O 的余弦为 {1}。",
 }
