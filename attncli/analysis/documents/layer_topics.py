@@ -103,6 +103,8 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
             yield "entropies", f"{len(self.entropies)} of {len(self.heads)} heads"
         if len({head.share is UNSET for head in self.heads}) > 1:
             yield "heads", "shares of some heads only"
+        if any(head.share is not UNSET and len(head.share) != len(self.out) for head in self.heads):
+            yield "out", f"{len(self.out)} wide, and shares of another width"
 
 
 class NormStep(Part, frozen=True, kw_only=True):
