@@ -14,6 +14,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
 from attncli.cli.options import OUTPUT, OutputOptions, TextOptions, command_app, number
 from attncli.cli.output import Environment
@@ -216,7 +217,7 @@ def _run(
 
     loaded = request.model(environment, side.model, side.attention, side.compute, tokenizer=tokenizer)
     tokens = loaded.encode(side.text)
-    layers, heads = request.heads_chosen(loaded, side.model)
+    layers, heads = layers_and_heads(loaded, side.model)
     wanted = Wanted(layers=layers, heads=heads, top=output.top)
     expected = cost(loaded, len(tokens), wanted, saved=False)
     request.refuse_memory(expected.memory, side.compute, "a shorter text, --layer or --head")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import selected
-from attncli.cli import completion, request
-from attncli.cli.explain_options import one
+from attncli.cli import chosen_heads, completion, request
 from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
@@ -34,7 +32,6 @@ QUERY = option(
     panel=TEXT,
     metavar="TOK",
 )
-PAIR = re.compile(r"[Ll](\d+)[Hh](\d+)")
 HEADS = 8
 """Heads that seeded weights have where `--num-heads` does not say."""
 
@@ -88,29 +85,12 @@ def chosen(spec: Spec, model: ModelOptions) -> Chosen:
     """
     from attncli.analysis.effects.places import Chosen, most_heads
 
-    named = [part.strip() for part in ",".join(model.head or ()).split(",")]
-    if any(part[:1] in ("L", "l") for part in named):
-        return Chosen((), (), _pairs(spec, named, model.layer))
+    named = chosen_heads.parts(model.head)
+    if chosen_heads.are_pairs(named):
+        return Chosen((), (), chosen_heads.pairs(spec, named, model.layer))
     layers = request.numbers(model.layer, "layer", len(spec.blocks))
     heads = request.numbers(model.head, "head", most_heads(spec))
     return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
-
-
-def _pairs(spec: Spec, named: Sequence[str], layers: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Heads named with their layers, such as L5H11."""
-    from attncli.analysis.effects.places import heads_of
-
-    if layers:
-        raise UsageError("--head names layers, and so does --layer", expected="one or the other")
-    found = []
-    for part in named:
-        pair = PAIR.fullmatch(part)
-        if pair is None:
-            raise UsageError(f"--head {part!r} is no layer and head", expected="each with its layer: L5H11,L3H1")
-        layer = one(request.numbers([pair[1]], "layer", len(spec.blocks)), "layer")
-        head = one(request.numbers([pair[2]], "head", heads_of(spec.blocks[layer])), "head")
-        found.append((layer, head))
-    return found
 
 
 def span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, ...]:

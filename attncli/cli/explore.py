@@ -9,6 +9,7 @@ import typer
 
 from attncli.cli import declarations as the
 from attncli.cli import delivery, request
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -128,7 +129,7 @@ def _opened(
         tokens = request.tokens_of(loaded, found)
     refused = Wanted(matrices=False)
     request.refuse_run(loaded, len(tokens), refused, compute, "a shorter text", rows=rows_for(loaded.spec, len(tokens)))
-    layers, heads = request.heads_chosen(loaded, model)
+    layers, heads = layers_and_heads(loaded, model)
     source = replace(Live.of(loaded, found.text, tokens), layers=layers, heads=heads)
     at = None if query is None else request.query_index(environment, tokens, query)
     return source, at

@@ -12,6 +12,7 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     OUTPUT,
     TEXT,
@@ -85,7 +86,7 @@ def find(
     def documents() -> Iterator[FindDocument]:
         for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
             with request.told_where(found):
-                taken = page_output.recording(page, loaded, found, request.heads_chosen(loaded, model)[1], words=words)
+                taken = page_output.recording(page, loaded, found, layers_and_heads(loaded, model)[1], words=words)
                 document = _document(
                     environment, loaded, found, model, compute, (start, end), words=words, effect=effect, taken=taken
                 )
@@ -93,7 +94,7 @@ def find(
                     answer.draw(document, output)
                 if page.html is not None:
                     record = page_output.record(
-                        loaded, found, *request.heads_chosen(loaded, model), words=words, taken=taken
+                        loaded, found, *layers_and_heads(loaded, model), words=words, taken=taken
                     )
                     _write_page(environment, record, (start, end), page, how.lang)
             yield document
@@ -143,7 +144,7 @@ def _document(
         reference: first - sum(stop - start - 1 for start, stop in several if start < first)
         for reference, (first, _) in spans.items()
     }
-    layers, heads = request.heads_chosen(model, asked)
+    layers, heads = layers_and_heads(model, asked)
     wanted = Wanted(layers, heads, matrices=False)
     request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
     sought = Sought(places[ends[0]], places[ends[1]], layers, heads)

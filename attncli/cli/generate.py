@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from attncli.arrays.selection import EVERY
 from attncli.cli import delivery as answer
 from attncli.cli import request
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     MODEL,
@@ -96,7 +97,7 @@ def run(
     answer.check(output, environment, parts=PARTS)
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    layers, heads = request.heads_chosen(loaded, model)
+    layers, heads = layers_and_heads(loaded, model)
     assert asked.generate is not None
     rows = output.json or output.ndjson
     wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)

@@ -11,6 +11,7 @@ import typer
 from attncli.cli import completion, page_output, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -166,7 +167,7 @@ def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: Hea
     for name in (*(name for name in named if name != "all"), *((sort,) if sort else ())):
         known(name)
     parts = answer.shown(output, PARTS)
-    layers, heads = request.heads_chosen(model, which)
+    layers, heads = layers_and_heads(model, which)
     return Compared(
         layers=layers,
         heads=heads,

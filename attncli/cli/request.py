@@ -108,12 +108,6 @@ def numbers(values: Sequence[str] | None, what: str, count: int) -> Selection:
     return sorted(found)
 
 
-def heads_chosen(model: Model, asked: ModelOptions) -> tuple[Selection, Selection]:
-    """The layers and heads that `--layer` and `--head` name. Raises as `numbers`."""
-    layers = numbers(asked.layer, "layer", len(model.spec.blocks))
-    return layers, numbers(asked.head, "head", min(block.attention.heads for block in model.spec.blocks))
-
-
 def _choice(what: str, count: int) -> str:
     """The layers or heads there are."""
     return (

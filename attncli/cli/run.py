@@ -13,6 +13,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import generate as generate_option
 from attncli.cli import page_output, request
+from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.generate import GenerateOptions
 from attncli.cli.options import (
     OUTPUT,
@@ -109,7 +110,7 @@ def run(
             _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
         ):
             with request.told_where(each):
-                taken = page_output.recording(page, loaded, each, request.heads_chosen(loaded, model)[1], words=words)
+                taken = page_output.recording(page, loaded, each, layers_and_heads(loaded, model)[1], words=words)
                 document = _document(environment, loaded, each, model, compute, output, asked, batched, taken)
                 if page.html is not None:
                     _write_page(environment, loaded, each, model, asked, page, how.lang, taken)
@@ -130,7 +131,7 @@ def _write_page(
 ) -> None:
     from attncli.render.page.contents import Page
 
-    record = page_output.record(model, text, *request.heads_chosen(model, which), words=asked.words, taken=taken)
+    record = page_output.record(model, text, *layers_and_heads(model, which), words=asked.words, taken=taken)
     start = {}
     if asked.query is not None:
         start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
@@ -144,7 +145,7 @@ def _together(
     from attncli.analysis.run import Wanted, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
-    layers, heads = request.heads_chosen(model, which)
+    layers, heads = layers_and_heads(model, which)
     longest = max(map(len, tokens))
     needed = cost(model, longest, Wanted(layers, heads, matrices=False), saved=True).memory * len(texts)
     request.refuse_memory(needed, compute, "fewer or shorter texts, or no --batch")
@@ -228,7 +229,7 @@ def _plan(
     from attncli.analysis.run import Wanted
     from attncli.models.row_blocks import LONG, rows_for
 
-    layers, heads = request.heads_chosen(model, which)
+    layers, heads = layers_and_heads(model, which)
     named = tokens
     if asked.words:
         from attncli.analysis.words import merged_words

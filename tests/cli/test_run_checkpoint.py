@@ -138,3 +138,13 @@ def test_a_batch_says_what_it_was_computed_in(folder: str, monkeypatch: pytest.M
 
     assert told("it saw", "it and") == ["float64"] * 2
     assert told("it saw", TEXT) == [None] * 2
+
+
+def test_heads_named_with_their_layers(folder: str) -> None:
+    shown = weights_of(ask("run", "--model", folder, TEXT, "--head", "L2H1,L0H1", "--json").json)
+    apart = weights_of(ask("run", "--model", folder, TEXT, "--layer", "0,2", "--head", "1", "--json").json)
+    assert shown == apart
+    assert set(shown) == {(0, 1), (2, 1)}
+    refused = ask("run", "--model", folder, TEXT, "--head", "L2H1,L0H0")
+    assert (refused.code, refused.out) == (2, "")
+    assert "names other heads in each layer" in refused.err

@@ -21,6 +21,10 @@ TOLD = 400
 """Characters of a dead worker's last words."""
 
 
+ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""What makes glibc give large arrays back as soon as they are done with: a worker runs for hours."""
+
+
 class _Process:
     """A running worker. errors: the file of its last words. shard: what it computes now, None for nothing."""
 
@@ -86,6 +90,7 @@ class Here:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**ALLOCATION, **os.environ},
             )
         return _Process(process, errors)
 
