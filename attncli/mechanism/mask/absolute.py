@@ -74,7 +74,7 @@ class Prefix(Mask, frozen=True):
     def chinese(self) -> str:
         if self.length == 0:
             return Causal().chinese()
-        return f"前 {self.length} 个键对所有查询可见，其余只从自己的位置起可见（j < {self.length} 或 j ≤ i）"
+        return f"前 {self.length} 个键对所有查询可见，其余的键只从自身位置起可见（j < {self.length} 或 j ≤ i）"
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j < self.length) | (pairs.j <= pairs.i)
@@ -105,7 +105,7 @@ class Chunk(Mask, frozen=True):
         return f"a query sees itself and the keys before it in its own chunk of {many(self.size, 'position')}"
 
     def chinese(self) -> str:
-        return f"查询能看到自己所在的、长 {self.size} 的分段中自己和之前的键"
+        return f"查询能看到自身，以及同一块（每块 {self.size} 个位置）中之前的键"
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j <= pairs.i) & (pairs.j // self.size == pairs.i // self.size)
@@ -136,7 +136,7 @@ class Blocks(Mask, frozen=True):
         return f"a query sees its own block of {many(self.size, 'position')}, both ways"
 
     def chinese(self) -> str:
-        return f"查询能看到自己所在的、长 {self.size} 的块，前后都可见"
+        return f"查询能看到自身所在的块（每块 {self.size} 个位置），前后都可见"
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.j // self.size == pairs.i // self.size
@@ -168,7 +168,7 @@ class Documents(Mask, frozen=True):
         return f"a query sees its own document ({many(len(set(self.ids)), 'document')} packed together)"
 
     def chinese(self) -> str:
-        return f"查询只能看到自己的文档（共 {len(set(self.ids))} 篇拼在一起）"
+        return f"查询只能看到自身所属的文档（共 {len(set(self.ids))} 个文档拼在一起）"
 
     def sees(self, pairs: Pairs) -> Array:
         id_of = pairs.backend.array(np.asarray(self.ids, np.int64))
@@ -207,7 +207,7 @@ class Padding(Mask, frozen=True):
         return f"{last} padding and hidden from every query"
 
     def chinese(self) -> str:
-        return f"最后 {self.count} 个键是填充，对所有查询隐藏"
+        return f"最后 {self.count} 个键是填充，对所有查询都遮住"
 
     def sees(self, pairs: Pairs) -> Array:
         return (pairs.j < pairs.keys - self.count) & pairs.all

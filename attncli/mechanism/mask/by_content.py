@@ -37,7 +37,7 @@ class Hashed(Mask, frozen=True):
         return f"a query sees the keys that hash into its own of {self.buckets} buckets {times}"
 
     def chinese(self) -> str:
-        return f"查询能看到在 {self.rounds} 轮哈希的任一轮中落入同一桶（共 {self.buckets} 桶）的键"
+        return f"查询能看到在 {self.rounds} 轮哈希的任一轮中与自身落入同一个桶（共 {self.buckets} 个）的键"
 
     def sees(self, pairs: Pairs) -> Array:
         raise TypeError("a Hashed mask must be bound to queries and keys before use")
@@ -113,7 +113,7 @@ class Given(Mask, frozen=True, eq=False):
         return f"as the file {self.name} says (0 or false = hidden)"
 
     def chinese(self) -> str:
-        return f"按文件 {self.name}（0 或 false 表示隐藏）"
+        return f"按文件 {self.name} 所定（0 或 false = 遮住）"
 
     def sees(self, pairs: Pairs) -> Array:
         found = pairs.backend.array(self.values)

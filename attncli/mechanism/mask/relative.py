@@ -25,7 +25,7 @@ class Everywhere(Mask, frozen=True):
         return "every query sees every key"
 
     def chinese(self) -> str:
-        return "每个查询能看到所有键"
+        return "每个查询都能看到所有键"
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.all
@@ -53,7 +53,7 @@ class Causal(Mask, frozen=True):
         return "a query sees itself and the keys before it (j ≤ i)"
 
     def chinese(self) -> str:
-        return "查询只能看到自己和之前的键（j ≤ i）"
+        return "查询只能看到自身和之前的键（j ≤ i）"
 
     def sees(self, pairs: Pairs) -> Array:
         return pairs.j <= pairs.i
@@ -126,14 +126,14 @@ class Window(Mask, frozen=True):
             case None, 0:
                 return Causal().chinese()
             case 0, 0:
-                return "查询只能看到自己（j = i）"
+                return "查询只能看到自身（j = i）"
             case int(left), 0:
-                return f"查询能看到自己和之前的 {left} 个键，连自己共 {left + 1} 个（i − {left} ≤ j ≤ i）"
+                return f"查询能看到自身和之前的 {left} 个键，连同自身共 {left + 1} 个（i − {left} ≤ j ≤ i）"
             case left, right:
                 before, after = ("所有键" if side is None else f" {side} 个键" for side in (left, right))
                 if left == 0:
-                    return f"查询能看到自己和之后的{after}"
-                return f"查询能看到自己、之前的{before}和之后的{after}"
+                    return f"查询能看到自身和之后的{after}"
+                return f"查询能看到自身、之前的{before}和之后的{after}"
 
     def sees(self, pairs: Pairs) -> Array:
         near = pairs.all if self.left is None else pairs.j >= pairs.i - self.left
@@ -169,7 +169,7 @@ class Dilated(Mask, frozen=True):
         )
 
     def chinese(self) -> str:
-        return f"查询能看到自己，以及之前距离小于 {self.size} 且能被 {self.step} 整除的键"
+        return f"查询能看到自身，以及之前距离小于 {self.size} 且能被 {self.step} 整除的键"
 
     def sees(self, pairs: Pairs) -> Array:
         i, j = pairs.i, pairs.j

@@ -38,7 +38,7 @@ class Streaming(Mask, frozen=True):
         return f"a query sees {first}{last}; never a later one"
 
     def chinese(self) -> str:
-        return f"查询能看到最前 {self.sinks} 个键和最近 {self.recent} 个键（含自己），看不到之后的键"
+        return f"查询能看到最前 {self.sinks} 个键和最近 {self.recent} 个键（含自身），看不到之后的键"
 
     def sees(self, pairs: Pairs) -> Array:
         i, j = pairs.i, pairs.j
@@ -92,7 +92,8 @@ class BigBird(Mask, frozen=True):
 
     def chinese(self) -> str:
         return (
-            f"每块 {self.size}：能看到相邻块、首块、末块和 {self.random} 个随机块；长度不超过 {self._whole} 时全部可见"
+            f"每块 {self.size} 个位置：查询所在的块能看到自身、相邻的块、首块、末块和 {self.random} 个"
+            f"由种子抽取的随机块；不超过 {self._whole} 个词元时全部可见"
         )
 
     @property
