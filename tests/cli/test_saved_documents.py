@@ -41,3 +41,12 @@ def test_no_word_of_a_document_reaches_the_terminal_raw(member: str, tmp_path: P
     for command in (("view",), ("view", "--as", "heads"), ("compare", str(tmp_path / "a.json"))):
         answer = ask(*command, str(tmp_path / "a.json"))
         assert not set(answer.out + answer.err) & set("\x1b\u202e")
+
+
+def test_a_run_without_the_average_of_its_heads_is_shown(tmp_path: Path) -> None:
+    run = json.loads(ask("run", "a b c", "--num-heads", "4", "--query", "#1", "--json").out)
+    del run["average"]
+    saved = tmp_path / "a.json"
+    saved.write_text(json.dumps(run))
+    answer = ask("view", str(saved))
+    assert (answer.code, answer.err) == (0, "")

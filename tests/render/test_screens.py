@@ -213,6 +213,14 @@ def test_many_heads_say_how_many_are_drawn() -> None:
     assert "heads shown" not in heads_screen(documents.heads(["a", "b"], count=8), view).plain
 
 
+def test_pooled_maps_of_a_long_text_are_drawn() -> None:
+    document = documents.run(["a", "b", "c"])
+    cells = [[0.9, 0.0], [0.4, 0.7]]
+    document["maps"] = [{"layer": 0, "head": 0, "pool": 2, "weights": cells}]
+    shown = run_screen(document, View(show=frozenset({"maps"}))).plain
+    assert "each cell the largest of 2×2 weights" in shown
+
+
 def test_rows_of_one_query() -> None:
     document = documents.run()
     document["queries"] = [7]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -67,6 +67,7 @@ class OutputSum(Part, tag_field="step", tag="output", frozen=True, kw_only=True)
 
 
 Step = Projections | Products | Scores | SoftmaxRow | OutputSum
+Kind = TypeVar("Kind", Projections, Products, Scores, SoftmaxRow, OutputSum)
 
 
 class After(Part, frozen=True, kw_only=True):
@@ -122,6 +123,10 @@ class AttentionTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens, and the learned keys after them."""
         return {**super().lengths(), "key": len(self.tokens) + self.extra_keys}
+
+    def step(self, kind: type[Kind]) -> Kind:
+        """The step of that kind; there is one of each."""
+        return next(step for step in self.steps if isinstance(step, kind))
 
     def misfits(self) -> Iterator[tuple[str, str]]:
         """The steps follow from each other, each once."""

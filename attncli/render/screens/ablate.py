@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
-from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
+from attncli.render.screens.effect_answer import ablate_answer, by_name, size, subject, written
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument, EffectRow
+
 
 PARTS = ("header", "tokens", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
@@ -24,17 +26,17 @@ LONGEST, SHORTEST, NAME = 20, 4, 12
 """Cells of the longest and shortest bar, and of the text of a key."""
 
 
-def ablate_screen(document: Document, view: View) -> Lines:
+def ablate_screen(document: AblateDocument, view: View) -> Lines:
     """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
     drawn = dict(zip(PARTS, (header, _tokens, effect_grid, _heads, ablate_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
 
 
-def _tokens(document: Document, view: View) -> Lines:
+def _tokens(document: AblateDocument, view: View) -> Lines:
     return tokens_part(document.tokens, view)
 
 
-def ablate_rows(document: Document) -> Iterator[Sequence[object]]:
+def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
     names = [name for one in document.measures for name in (("cosine", "norm") if one == "vector" else (one,))]
     yield (
@@ -50,20 +52,15 @@ def ablate_rows(document: Document) -> Iterator[Sequence[object]]:
     for effect in document.effects:
         looks = effect.looks
         yield (
-            effect.attention, effect.layer, effect.head, *(_value(effect, name) for name in names),
-            *(None if effect.random is None else _value(effect.random, name) for name in names), effect.weight,
+            effect.attention, effect.layer, effect.head, *(by_name(effect, name) for name in names),
+            *(None if effect.random is None else by_name(effect.random, name) for name in names), effect.weight,
             None if looks is None else looks.key, None if looks is None else looks.weight,
         )  # fmt: skip
-    together = (_value(document.together, name) for name in names)
+    together = (by_name(document.together, name) for name in names)
     yield ("together", None, None, *together, *(None for _ in names), None, None, None)
 
 
-def _value(measures: Any, name: str) -> float | None:
-    found: float | None = getattr(measures.vector, name) if name in ("cosine", "norm") else getattr(measures, name)
-    return found
-
-
-def effect_grid(document: Document, view: View) -> Lines:
+def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
     signed = document.measures[0] == "logprob"
     titles = {"self": f"effect.grid.{document.measures[0]}", "cross": "effect.grid.cross"}
@@ -78,7 +75,7 @@ def effect_grid(document: Document, view: View) -> Lines:
     )
 
 
-def _heads(document: Document, view: View) -> Lines:
+def _heads(document: AblateDocument, view: View) -> Lines:
     effects = document.effects
     if not effects:
         return Lines()
@@ -96,7 +93,7 @@ def _heads(document: Document, view: View) -> Lines:
     others = list(document.measures[1:])
     for name in others:
         numbers[say(view, f"effect.column.{name}")] = [
-            written(effect.vector.cosine if name == "vector" else getattr(effect, name)) for effect in shown
+            written(by_name(effect, "cosine" if name == "vector" else name)) for effect in shown
         ]
     if document.link is not None:
         numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in shown]
@@ -117,7 +114,7 @@ def _heads(document: Document, view: View) -> Lines:
     return stack((body, left_over(effects, shown, view)))
 
 
-def _title(document: Document, view: View) -> str:
+def _title(document: AblateDocument, view: View) -> str:
     if document.link is None:
         return say(view, f"effect.title.{document.by}", subject(document, view))
     ends = [
@@ -127,7 +124,7 @@ def _title(document: Document, view: View) -> str:
     return say(view, "effect.title.link", *ends, subject(document, view))
 
 
-def _looks(document: Document, effect: Any, view: View) -> str:
+def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
     if effect.looks is None:
         return "-"
     if effect.attention == "cross":

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.heads import HeadsDocument
+from attncli.analysis.documents.heads import Circuits, HeadsDocument, Similarity, WhichHead
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, stack, unstyled
 from attncli.render.matrix import matrix
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 ACROSS = ("rollout", "flow", "similarity", "circuits")
 """The parts, each shown where the document has it."""
@@ -50,7 +48,7 @@ def across_part(name: str, document: HeadsDocument, view: View) -> Lines:
             return _circuits(part, view)
 
 
-def _similarity(part: Document, view: View) -> Lines:
+def _similarity(part: Similarity, view: View) -> Lines:
     """The tree of heads, drawn from left to right: bars join at the distance of what they join."""
     names = [f"L{head.layer} H{head.head}" for head in part.heads]
     note = "√(Jensen–Shannon / ln 2), 0 equal to 1 disjoint; heads that look alike stand together"
@@ -76,7 +74,7 @@ def _similarity(part: Document, view: View) -> Lines:
     return block if view.color else unstyled(block)
 
 
-def _joins(part: Document, count: int) -> dict[tuple[int, int], float]:
+def _joins(part: Similarity, count: int) -> dict[tuple[int, int], float]:
     """The height at which neighbours in the tree's order are joined."""
     members: list[Sequence[int]] = [[head] for head in range(count)]
     found: dict[tuple[int, int], float] = {}
@@ -87,7 +85,7 @@ def _joins(part: Document, count: int) -> dict[tuple[int, int], float]:
     return found
 
 
-def _circuits(part: Document, view: View) -> Lines:
+def _circuits(part: Circuits, view: View) -> Lines:
     def number(value: float | None) -> str:
         return "-" if value is None or np.isnan(value) else f"{value:.{view.precision}f}"
 
@@ -106,7 +104,7 @@ def _circuits(part: Document, view: View) -> Lines:
         arrow = spell(" → ", ascii=view.ascii)
         pairs = [
             [
-                f"{_named(pair['from'])}{arrow}{_named(pair['to'])}",
+                f"{_named(pair.before)}{arrow}{_named(pair.after)}",
                 pair.way.upper(),
                 number(pair.strength),
                 number(getattr(part.chance, pair.way)) if part.chance else "",
@@ -123,5 +121,5 @@ def _circuits(part: Document, view: View) -> Lines:
     return stack(blocks)
 
 
-def _named(head: Document) -> str:
+def _named(head: WhichHead) -> str:
     return f"L{head.layer} H{head.head}"

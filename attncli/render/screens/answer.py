@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
@@ -20,7 +20,12 @@ from attncli.render.safe import label
 from attncli.render.sentence import Word, sentence
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.find import FindDocument
+    from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+    from attncli.analysis.documents.parts import Header, ModelPart, TokenRow
+    from attncli.analysis.documents.run import RunDocument, RunHead
+    from attncli.inputs.token import Token
 
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
@@ -41,7 +46,7 @@ class Look:
     head: int
 
 
-def run_answer(document: Document, view: View) -> Lines:
+def run_answer(document: RunDocument, view: View) -> Lines:
     """The answer of an `attn.run/1` document: about its query, or the strongest link of all; then whether the weights
     are learned."""
     tokens = document.tokens
@@ -64,7 +69,7 @@ def run_answer(document: Document, view: View) -> Lines:
     )
 
 
-def _tinted(document: Document) -> str:
+def _tinted(document: RunDocument) -> str:
     """The name of the phrase that says what the tint shows."""
     held = _heads(document)
     if document.queries:
@@ -73,7 +78,7 @@ def _tinted(document: Document) -> str:
 
 
 def words(
-    text: str | None, tokens: Sequence[Document], shares: Sequence[float | None], chosen: frozenset[int]
+    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen: frozenset[int]
 ) -> list[Word]:
     """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
     found: list[Word] = []
@@ -91,7 +96,7 @@ def words(
     return found
 
 
-def strongest(document: Document) -> list[Look]:
+def strongest(document: RunDocument) -> list[Look]:
     """The strongest link of every head, strongest first: from the overview, or from the links."""
     entries = [(entry, entry.link) for entry in document.overview or () if entry.link is not None]
     found = [Look(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
@@ -99,20 +104,20 @@ def strongest(document: Document) -> list[Look]:
     return sorted(dict.fromkeys(found), key=lambda look: (-look.weight, look.layer, look.head, look.query, look.key))
 
 
-def _heads(document: Document) -> list[Document]:
+def _heads(document: RunDocument) -> list[RunHead]:
     return [head for layer in document.layers for head in layer.heads if head.weights is not UNSET]
 
 
-def _from_query(document: Document, query: int, looks: Sequence[Look]) -> list[float | None]:
+def _from_query(document: RunDocument, query: int, looks: Sequence[Look]) -> list[float | None]:
     """What each key gets from the query: the weights of the only head, or the strongest link to it of any head."""
     count = len(document.tokens)
-    held = [as_matrix(head.weights)[0, :count] for head in _heads(document) if len(head.weights)]
+    held = [rows[0, :count] for rows in (as_matrix(head.weights) for head in _heads(document)) if len(rows)]
     if len(held) == 1:
         return [float(value) for value in np.nan_to_num(held[0])]
     return _most([look for look in looks if look.query == query], count)
 
 
-def _received(document: Document, looks: Sequence[Look]) -> list[float | None]:
+def _received(document: RunDocument, looks: Sequence[Look]) -> list[float | None]:
     """What each key gets of all queries, in the head that gives it most: how far above an even share, the largest
     being 1."""
     count = len(document.tokens)
@@ -132,7 +137,7 @@ def _most(looks: Sequence[Look], count: int) -> list[float | None]:
     return shares
 
 
-def _about(document: Document, query: int, looks: Sequence[Look], view: View) -> list[str]:
+def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
     several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.overview or ()) > 1
     asked = _text(document, query, view)
@@ -147,14 +152,14 @@ def _about(document: Document, query: int, looks: Sequence[Look], view: View) ->
         return [say(view, "answer.even", asked, _number(first.weight, view), _number(1 / seen, view))]
     second = next((look for look in mine if look.key != first.key and look.weight >= SECOND * first.weight), None)
     said = [_looks(document, asked, first, second, several, view)]
-    if several and average is not None:
+    if several and average is not UNSET:
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens):
             said.append(say(view, "answer.rests", _text(document, top, view), _number(average[top], view)))
     return said
 
 
-def _looks(document: Document, asked: str, first: Look, second: Look | None, several: bool, view: View) -> str:
+def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, several: bool, view: View) -> str:
     def place(look: Look) -> tuple[object, ...]:
         where = (look.layer, look.head) if several else ()
         number = _number(look.weight, view) if several else _share(look.weight)
@@ -166,18 +171,14 @@ def _looks(document: Document, asked: str, first: Look, second: Look | None, sev
     return say(view, f"answer.looks.{kind}.two", asked, *place(first), *place(second))
 
 
-def _link(document: Document, look: Look, view: View) -> str:
+def _link(document: RunDocument, look: Look, view: View) -> str:
     several = len(document.overview or _heads(document)) > 1
     ends = (_text(document, look.query, view), _text(document, look.key, view), _share(look.weight))
-    return say(
-        view,
-        "answer.link.heads" if several else "answer.link.one",
-        *ends,
-        *((look.layer, look.head) if several else ()),
-    )
+    place = (look.layer, look.head) if several else ()
+    return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, *place)
 
 
-def _visible(document: Document, query: int) -> int:
+def _visible(document: RunDocument, query: int) -> int:
     """Keys that the query sees, by the scores where there are any, else all."""
     for head in _heads(document):
         rows = document.queries or range(len(document.tokens))
@@ -187,7 +188,7 @@ def _visible(document: Document, query: int) -> int:
     return len(document.tokens)
 
 
-def not_learned(model: Document, view: View) -> str:
+def not_learned(model: ModelPart, view: View) -> str:
     """That weights are not learned, for those that are not; else ""."""
     match model.source:
         case "seeded":
@@ -198,7 +199,7 @@ def not_learned(model: Document, view: View) -> str:
             return ""
 
 
-def _text(document: Document, index: int, view: View) -> str:
+def _text(document: Header, index: int, view: View) -> str:
     tokens = document.tokens
     return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
 
@@ -211,7 +212,7 @@ def _number(value: float, view: View) -> str:
     return f"{value:.{view.precision}f}"
 
 
-def heads_answer(document: Document, view: View) -> Lines:
+def heads_answer(document: HeadsDocument, view: View) -> Lines:
     """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
     told = [*_resting(document, view), *_positional(document, view)]
     links = [(head, head.top_link) for head in document.heads if head.top_link]
@@ -226,7 +227,7 @@ def heads_answer(document: Document, view: View) -> Lines:
     return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
 
 
-def _attended(document: Document) -> list[float | None]:
+def _attended(document: HeadsDocument) -> list[float | None]:
     """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
     average = document.average.weights if document.average else None
     tokens = document.tokens
@@ -241,7 +242,7 @@ def _attended(document: Document) -> list[float | None]:
     return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
 
 
-def _resting(document: Document, view: View) -> list[str]:
+def _resting(document: HeadsDocument, view: View) -> list[str]:
     """How many heads keep more than half of their weight on one and the same key."""
     held = [head for head in document.heads if head.weights is not UNSET]
     if len(held) < 2:
@@ -257,7 +258,7 @@ def _resting(document: Document, view: View) -> list[str]:
     return [say(view, "answer.heads.rests", rests[key], len(held), _text(document, key, view))]
 
 
-def _positional(document: Document, view: View) -> list[str]:
+def _positional(document: HeadsDocument, view: View) -> list[str]:
     """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
     told = []
     for name in ("previous", "next", "self"):
@@ -268,13 +269,12 @@ def _positional(document: Document, view: View) -> list[str]:
     return told
 
 
-def _metric(head: Document, name: str) -> float:
-    value = head.metrics.get(name)
-    value = None if value is None else value.value
-    return 0.0 if value is None else float(value)
+def _metric(head: HeadMetrics, name: str) -> float:
+    found = head.metrics.get(name)
+    return 0.0 if found is None or found.value is None else float(found.value)
 
 
-def find_answer(document: Document, view: View) -> Lines:
+def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
     found = document.heads
     asked, key = (_text(document, at, view) for at in (document.query, document.key))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.compare import CompareDocument
+from attncli.analysis.documents.compare import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.heatmap import heatmap
@@ -20,8 +19,6 @@ from attncli.render.screens.header import counted, fact, warning
 from attncli.render.screens.side_differences import in_words
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
 """Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
@@ -164,7 +161,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
 
 
-def _cost(heads: Sequence[Document], view: View) -> Lines:
+def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
     """Pairs computed on either side, where they differ."""
     held = [head.pairs for head in heads if head.pairs is not None]
     a, b = (sum(pairs[letter] for pairs in held) for letter in "ab")
@@ -184,18 +181,18 @@ def _number(value: float | None, view: View, more: int = 0) -> str:
     return "-" if value is None else f"{value:.{view.precision + more}f}"
 
 
-def _pair(head: Document, view: View) -> str:
+def _pair(head: ComparedHead, view: View) -> str:
     a, b = head.a, head.b
     first, same = f"L{a.layer} H{a.head}", (a.layer, a.head) == (b.layer, b.head)
     return first if same else spell(f"{first} → L{b.layer} H{b.head}", ascii=view.ascii)
 
 
-def _link(link: Document, texts: Sequence[str], view: View) -> str:
+def _link(link: SignedDifference | MovedWeight, texts: Sequence[str], view: View) -> str:
     query, key = (cut(label(texts[at], ascii=view.ascii), 10, ascii=view.ascii) for at in (link.query, link.key))
     return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
 
 
-def _drawn(document: CompareDocument, view: View, most: int) -> list[Document]:
+def _drawn(document: CompareDocument, view: View, most: int) -> list[ComparedHead]:
     """The pairs of heads that are drawn, those that differ most."""
     heads = list(document.heads)
     if view.full or len(heads) <= most:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
@@ -13,13 +14,23 @@ from attncli.render.safe import label, safe
 from attncli.render.screens.answer import not_learned
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.compare import CompareDocument
+    from attncli.analysis.documents.cost import CostDocument
+    from attncli.analysis.documents.cross import CrossDocument
+    from attncli.analysis.documents.generate import GenerateDocument
+    from attncli.analysis.documents.mask import MaskDocument
+    from attncli.analysis.documents.model import ModelDocument
+    from attncli.analysis.documents.parts import TokenRow
+    from attncli.analysis.documents.run import RunDocument
+    from attncli.analysis.documents.tensors import TensorsDocument
+
 
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
 
-def cross_answer(document: Document, view: View) -> Lines:
+def cross_answer(document: CrossDocument, view: View) -> Lines:
     """The answer of an `attn.cross/1` document: the strongest link."""
     heads = sum(len(layer.heads) for layer in document.layers)
     told = []
@@ -31,7 +42,7 @@ def cross_answer(document: Document, view: View) -> Lines:
     return _said([*told, not_learned(document.model, view)], view)
 
 
-def tensors_answer(document: Document, view: View) -> Lines:
+def tensors_answer(document: TensorsDocument, view: View) -> Lines:
     """The answer of an `attn.tensors/1` document: the strongest link, by positions."""
     if not document.links:
         return Lines()
@@ -42,7 +53,7 @@ def tensors_answer(document: Document, view: View) -> Lines:
     return _said([say(view, name, link.query, link.key, _share(link.weight), *place)], view)
 
 
-def compare_answer(document: Document, view: View) -> Lines:
+def compare_answer(document: CompareDocument, view: View) -> Lines:
     """The answer of an `attn.compare/1` document: whether the weights differ, and which one most."""
     most = document.summary.max_difference
     heads = document.heads
@@ -58,7 +69,7 @@ def compare_answer(document: Document, view: View) -> Lines:
     return _said([say(view, name, *ends, *sides, *place), *kept], view)
 
 
-def mask_answer(document: Document, view: View) -> Lines:
+def mask_answer(document: MaskDocument, view: View) -> Lines:
     """The answer of an `attn.mask/1` document: what each mask shows and what is left of all together; nothing for the
     gallery."""
     part = document.combined or (document.masks[0] if document.masks and not document.gallery else None)
@@ -78,7 +89,7 @@ def mask_answer(document: Document, view: View) -> Lines:
     return _said(told, view)
 
 
-def cost_answer(document: Document, view: View) -> Lines:
+def cost_answer(document: CostDocument, view: View) -> Lines:
     """The answer of an `attn.cost/1` document: the pairs of full attention, and what the cheapest variant takes of
     it."""
     full, *others = document.variants
@@ -98,7 +109,7 @@ def cost_answer(document: Document, view: View) -> Lines:
     return _said(told, view)
 
 
-def run_hint(document: Any, view: View) -> Lines:
+def run_hint(document: RunDocument, view: View) -> Lines:
     """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
@@ -106,7 +117,7 @@ def run_hint(document: Any, view: View) -> Lines:
     return remark(say(view, "answer.hint", name), view)
 
 
-def model_answer(document: Any, view: View) -> Lines:
+def model_answer(document: ModelDocument, view: View) -> Lines:
     """How large a model is, and what the text asked about would take."""
     spec = document.spec
     heads = {group.attention.heads for group in spec.groups if group.attention is not None}
@@ -126,7 +137,7 @@ def model_answer(document: Any, view: View) -> Lines:
     return _said(told, view)
 
 
-def generate_answer(document: Any, view: View) -> Lines:
+def generate_answer(document: GenerateDocument, view: View) -> Lines:
     """How much of their weight the new words have on the prompt, on average over words and heads."""
     if not document.steps:
         return _said([say(view, "answer.generate.none")], view)
@@ -138,7 +149,7 @@ def _said(told: list[str], view: View) -> Lines:
     return stack(remark(each, view, style="") for each in told)
 
 
-def _word(tokens: Any, index: int, view: View) -> str:
+def _word(tokens: Sequence[TokenRow], index: int, view: View) -> str:
     return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
 
 

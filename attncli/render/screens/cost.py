@@ -4,11 +4,10 @@ ones."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
-from attncli.analysis.documents.cost import CostDocument, LayerCost
+from attncli.analysis.documents.cost import CostDocument, LayerCost, Timing, TotalCost, Variant
 from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
@@ -22,8 +21,6 @@ from attncli.render.screens.conclusion import cost_answer
 from attncli.render.screens.header import counted, warning
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("variants", "memory", "growth", "layers", "measured", "answer")
 """Every part, in the order of the screen."""
@@ -111,7 +108,7 @@ def _variants(document: CostDocument, view: View) -> Lines:
     return stack((body, remark(say(view, "cost.path"), view)))
 
 
-def _name(variant: Document) -> str:
+def _name(variant: Variant) -> str:
     match variant.name:
         case "window":
             return str(variant.spec)
@@ -163,7 +160,7 @@ def _crossing(document: CostDocument) -> tuple[str, str] | None:
 def _layers(document: CostDocument, view: View) -> Lines:
     """A model's layers, equal ones together, and the total."""
     rows: list[list[str]] = []
-    layers: Sequence[Document] = document.layers
+    layers = document.layers
     first = 0
     for at, layer in enumerate(layers):
         if at + 1 < len(layers) and _alike(layer, layers[at + 1]):
@@ -172,7 +169,7 @@ def _layers(document: CostDocument, view: View) -> Lines:
         rows.append([spell(place, ascii=view.ascii), layer.mask, *_layer_cells(layer, view)])
         first = at + 1
     total = document.total
-    rows.append([say(view, "cost.total"), "", *_layer_cells(total, view)])
+    rows += [] if total is None else [[say(view, "cost.total"), "", *_layer_cells(total, view)]]
     columns = [
         say(view, f"cost.column.{name}")
         for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")
@@ -189,7 +186,7 @@ def _layers(document: CostDocument, view: View) -> Lines:
     return stack((body, remark(say(view, "cost.layers.total"), view)))
 
 
-def _layer_cells(layer: Document, view: View) -> list[str]:
+def _layer_cells(layer: LayerCost | TotalCost, view: View) -> list[str]:
     return [
         _count(layer.multiply_adds, view),
         _count(layer.projections, view),
@@ -197,7 +194,7 @@ def _layer_cells(layer: Document, view: View) -> list[str]:
     ]
 
 
-def _measured(measured: Sequence[Document], view: View) -> Lines:
+def _measured(measured: Sequence[Timing], view: View) -> Lines:
     most = max(row.seconds for row in measured)
     room = max(min(view.width - 62, 24), 0)
     rows = [

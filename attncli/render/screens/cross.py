@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from attncli.analysis.documents.cross import CrossDocument
+from attncli.analysis.documents.cross import CrossDocument, CrossHead
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -20,8 +19,6 @@ from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer")
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
@@ -64,7 +61,7 @@ def cross_rows(document: CrossDocument) -> Iterable[list[object]]:
                     ]
 
 
-def _part(part: str, document: CrossDocument, heads: list[tuple[int, Document]], view: View) -> Lines:
+def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]], view: View) -> Lines:
     queries, keys = _names(document)
     several = len({layer for layer, _ in heads}) > 1
     match part:
@@ -150,7 +147,7 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     return stack((body, told))
 
 
-def _tables(part: str, heads: list[tuple[int, Document]], queries: list[str], keys: list[str], view: View) -> Lines:
+def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], keys: list[str], view: View) -> Lines:
     shown = heads if view.full else heads[:1]
     blocks = []
     for layer, head in shown:

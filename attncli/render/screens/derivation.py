@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.documents.derivation import AttentionTopic, OutputSum, Products, Projections, Scores, SoftmaxRow
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -24,8 +24,6 @@ from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
-
 ALL_KEYS, NAME = 16, 14
 """Keys of which each has its own line; of more, the strongest have. And cells of a name."""
 
@@ -36,10 +34,6 @@ class Derivation:
 
     document: AttentionTopic
     view: View
-
-    @cached_property
-    def steps(self) -> dict[str, Document]:
-        return {str(step.__struct_config__.tag): step for step in self.document.steps}
 
     @cached_property
     def names(self) -> list[str]:
@@ -53,7 +47,7 @@ class Derivation:
 
     @cached_property
     def weights(self) -> np.ndarray[Any, Any]:
-        return np.asarray(self.steps["softmax"].weights, np.float64)
+        return np.asarray(self.document.step(SoftmaxRow).weights, np.float64)
 
     @cached_property
     def shown(self) -> list[int]:
@@ -80,7 +74,7 @@ class Derivation:
 
     def projections(self) -> Lines:
         """The query's q, and every key's k and v."""
-        step, view = self.steps["projections"], self.view
+        step, view = self.document.step(Projections), self.view
         rows = self.shown
         names = [self.names[at] for at in rows]
         title = heading(say(view, "projections"), say(view, "projections.note"), view)
@@ -95,7 +89,7 @@ class Derivation:
 
     def similarity(self) -> Lines:
         """q·k for every key, entry by entry; what does not fit is summed in one column, so that rows add up."""
-        step, view = self.steps["similarity"], self.view
+        step, view = self.document.step(Products), self.view
         products, raw = np.asarray(step.products, np.float64), np.asarray(step.raw, np.float64)
         room = view.width - max(cells(self.key(at)) for at in self.shown) - 2
         digits, dims, parts = view.precision, 1, [0.0]
@@ -125,8 +119,8 @@ class Derivation:
 
     def scores(self) -> Lines:
         """From q·k to the score that enters the softmax: scale, soft cap, bias, mask."""
-        step, view = self.steps["scores"], self.view
-        raw = self.steps["similarity"].raw
+        step, view = self.document.step(Scores), self.view
+        raw = self.document.step(Products).raw
         columns = [say(view, "column.key"), "q·k", say(view, "column.scaled")]
         columns += [say(view, "column.capped")] if step.capped is not None else []
         columns += [say(view, "column.bias")] if step.bias is not None else []
@@ -150,7 +144,7 @@ class Derivation:
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""
-        step, view = self.steps["softmax"], self.view
+        step, view = self.document.step(SoftmaxRow), self.view
         title, note = say(view, "softmax", self.query), say(view, "softmax.note")
         if step.highest is None:
             return stack((heading(title, note, view), remark(say(view, "empty"), view)))
@@ -179,13 +173,13 @@ class Derivation:
         for place, name in enumerate(named):
             at = self.shown[place] if place < len(self.shown) else None
             seen = at is not None and step.shifted[at] is not None
-            score = self.steps["scores"].scores[at] if seen else None
+            score = self.document.step(Scores).scores[at] if at is not None and seen else None
             hidden = spell("−∞", ascii=view.ascii) if at is not None else ""
             rows.append(
                 [
                     name,
                     hidden if score is None else self._number(score),
-                    self._number(step.shifted[at]) if seen else hidden,
+                    self._number(step.shifted[at]) if at is not None and seen else hidden,
                     f"{exponentials[place]:.{exp_digits}f}",
                     f"{shares[place]:.{digits}f}",
                     bar(shares[place], room, ascii=view.ascii),
@@ -216,7 +210,7 @@ class Derivation:
 
     def output(self) -> Lines:
         """The weighted sum, term by term; every printed column adds up."""
-        step, view = self.steps["output"], self.view
+        step, view = self.document.step(OutputSum), self.view
         terms, output = np.asarray(step.terms, np.float64), np.asarray(step.output, np.float64)
         room = view.width - max(cells(self.key(at)) for at in self.shown) - 2 - view.precision - 5
         digits, dims = view.precision, 1

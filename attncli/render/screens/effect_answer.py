@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
@@ -13,7 +15,15 @@ from attncli.render.screens.answer import not_learned, words
 from attncli.render.sentence import sentence
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.ablate import AblateDocument, EffectRow
+    from attncli.analysis.documents.difference import DifferentHead
+    from attncli.analysis.documents.effects import MeanEffect, Measures, TokenPlace
+    from attncli.analysis.documents.find import FindDocument
+    from attncli.analysis.documents.logits import LogitPart
+    from attncli.analysis.documents.patch import PatchRow
+
+    AnyHead = EffectRow | MeanEffect | PatchRow | LogitPart | DifferentHead
 
 TIMES = 2.0
 """A first effect of at least so many times the second is said to be that many times it."""
@@ -27,18 +37,24 @@ ABOVE = 2.0
 """An effect of at most so many times that of a random change of its size is said to be little more than it."""
 
 
-def size(effect: Any, document: Document) -> float | None:
+def size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
     """An effect by the first measure: of a vector, the turn."""
     first = document.measures[0]
-    return effect.vector.cosine if first == "vector" else getattr(effect, first)
+    return by_name(effect, "cosine" if first == "vector" else first)
 
 
-def sized(effect: Any, document: Document) -> float:
+def by_name(effect: EffectRow | Measures, name: str) -> float | None:
+    """An effect by a measure that was taken: `cosine` and `norm` are those of a vector."""
+    found: float | None = getattr(effect.vector if name in ("cosine", "norm") else effect, name)
+    return found
+
+
+def sized(effect: EffectRow | Measures, document: AblateDocument) -> float:
     """The same as a number, 0 where it is undefined."""
     return size(effect, document) or 0.0
 
 
-def named(effect: Any, view: View) -> str:
+def named(effect: AnyHead, view: View) -> str:
     """A head as sentences name it."""
     name = "effect.head.cross" if effect.attention == "cross" else "effect.head"
     return say(view, name, effect.layer, effect.head)
@@ -59,25 +75,25 @@ def written(value: float | None) -> str:
     return "-" if value is None else number(value) if value else "0"
 
 
-def found_cut(document: Document, view: View) -> list[str]:
+def found_cut(document: FindDocument, view: View) -> list[str]:
     """What `attn find --effect` says: in which head cutting the link changes most, and in all of them."""
-    known = [head for head in document.heads if head.get("effect") is not None]
+    known = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
     if not known:
         return []
     asked = say(view, "quoted", label(document.tokens[document.query].text, ascii=view.ascii))
-    first = max(known, key=lambda head: head.effect)
+    effect, first = max(known, key=lambda each: each[0])
     found = []
-    if first.effect >= NOTHING:
+    if effect >= NOTHING:
         head = say(view, "effect.head", first.layer, first.head)
-        found.append(say(view, "effect.most.link", head, asked, number(first.effect), ""))
+        found.append(say(view, "effect.most.link", head, asked, number(effect), ""))
     else:
         found.append(say(view, "effect.none.link", asked))
-    if document.effect_together is not None:
+    if document.effect_together is not UNSET and document.effect_together is not None:
         found.append(say(view, "effect.together.link", number(document.effect_together), asked))
     return [begun(said) for said in found]
 
 
-def subject(document: Document, view: View) -> str:
+def subject(document: AblateDocument, view: View) -> str:
     """What is measured: a token's vector, the mean of all, a prediction."""
     first = document.measures[0]
     if first != "vector":
@@ -88,15 +104,15 @@ def subject(document: Document, view: View) -> str:
     return say(view, "quoted", label(" ".join(texts), ascii=view.ascii))
 
 
-def _last(place: Any) -> int:
-    return place.last if "last" in place else place.token
+def _last(place: TokenPlace) -> int:
+    return place.token if place.last is UNSET else place.last
 
 
-def _target(document: Document) -> str:
+def _target(document: AblateDocument) -> str:
     return "" if document.target is None else label(document.target.text.strip() or document.target.text)
 
 
-def told(document: Document, view: View) -> list[str]:
+def told(document: AblateDocument, view: View) -> list[str]:
     """The sentences, in order."""
     effects = [effect for effect in document.effects if size(effect, document) is not None]
     together = size(document.together, document)
@@ -125,7 +141,7 @@ def told(document: Document, view: View) -> list[str]:
     return [begun(said) for said in found]
 
 
-def _alike(document: Document, effects: Sequence[Any], view: View) -> list[str]:
+def _alike(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:
     """A head that looks at the same key as the first about as much, and hardly matters."""
     first = effects[0]
     if first.looks is None or document.tokens[first.looks.key].special:
@@ -144,7 +160,7 @@ def _alike(document: Document, effects: Sequence[Any], view: View) -> list[str]:
     return []
 
 
-def _random(document: Document, first: Any, view: View) -> list[str]:
+def _random(document: AblateDocument, first: EffectRow, view: View) -> list[str]:
     if first.random is None:
         return []
     drawn = size(first.random, document)
@@ -153,7 +169,7 @@ def _random(document: Document, first: Any, view: View) -> list[str]:
     return [say(view, "effect.random", number(drawn))]
 
 
-def ablate_answer(document: Document, view: View) -> Lines:
+def ablate_answer(document: AblateDocument, view: View) -> Lines:
     """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
     tokens = document.tokens
     shares: list[float | None] = [None] * len(tokens)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
@@ -15,22 +17,24 @@ from attncli.render.screens.effect_parts import grid, in_parts, left_over, short
 from attncli.render.tables import table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.effects import EffectsDocument, Interval, MeanMeasures
+
 
 PARTS = ("header", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
 NAMES = ("cosine", "norm", "logprob", "kl")
 
 
-def effects_screen(document: Document, view: View) -> Lines:
+def effects_screen(document: EffectsDocument, view: View) -> Lines:
     """The whole screen of an `attn.effects/1` document: `view.top` heads."""
     drawn = dict(zip(PARTS, (_header, _grid, _heads, effects_answer), strict=True))
     return in_parts(drawn, document, view)
 
 
-def effects_rows(document: Document) -> Iterator[Sequence[object]]:
+def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
-    names = [name for name in NAMES if name in document.together]
+    names = [name for name in NAMES if getattr(document.together, name) is not UNSET]
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
     yield ("attention", "layer", "head", *columns)
     for effect in document.effects:
@@ -38,33 +42,43 @@ def effects_rows(document: Document) -> Iterator[Sequence[object]]:
     yield ("together", None, None, *_numbers(document.together, names))
 
 
-def _numbers(measures: Any, names: Sequence[str]) -> Iterator[object]:
+def _numbers(measures: MeanMeasures, names: Sequence[str]) -> Iterator[object]:
     for name in names:
-        found = measures[name]
+        found = mean_of(measures, name)
         yield from (None,) * 4 if found is None else (found.mean, found.low, found.high, found.texts)
 
 
-def _first(document: Document) -> str:
+def mean_of(measures: MeanMeasures, name: str) -> Interval | None:
+    """The mean by that name, None where no text defines it; only measures that were taken are asked for."""
+    found: Interval | None = getattr(measures, name)
+    return found
+
+
+def _first(document: EffectsDocument) -> str:
     return "cosine" if document.measures[0] == "vector" else str(document.measures[0])
 
 
-def _header(document: Document, view: View) -> Lines:
+def _header(document: EffectsDocument, view: View) -> Lines:
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
     return heading(name, say(view, "effects.texts", document.texts), view)
 
 
-def _grid(document: Document, view: View) -> Lines:
-    found = [(effect, effect.measures[_first(document)]) for effect in document.effects if effect.attention == "self"]
+def _grid(document: EffectsDocument, view: View) -> Lines:
+    found = [
+        (effect, mean_of(effect.measures, _first(document)))
+        for effect in document.effects
+        if effect.attention == "self"
+    ]
     values = [(effect.layer, effect.head, None if one is None else one.mean) for effect, one in found]
     title = say(view, f"effect.grid.{document.measures[0]}")
     return grid(values, view, title, signed=document.measures[0] == "logprob")
 
 
-def _heads(document: Document, view: View) -> Lines:
+def _heads(document: EffectsDocument, view: View) -> Lines:
     shown = document.effects if view.full else document.effects[: view.top]
     if not shown:
         return Lines()
-    found = [effect.measures[_first(document)] for effect in shown]
+    found = [mean_of(effect.measures, _first(document)) for effect in shown]
     rows = [[short_name(effect), _mean(one), _ends(one)] for effect, one in zip(shown, found, strict=True)]
     columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
     body = table(
@@ -77,34 +91,37 @@ def _heads(document: Document, view: View) -> Lines:
     return stack((body, left_over(document.effects, shown, view)))
 
 
-def _mean(found: Any) -> str:
+def _mean(found: Interval | None) -> str:
     return "-" if found is None else number(found.mean)
 
 
-def _ends(found: Any) -> str:
-    return "-" if found is None or found.low is None else f"{number(found.low)} … {number(found.high)}"
+def _ends(found: Interval | None) -> str:
+    return (
+        "-"
+        if found is None or found.low is None or found.high is None
+        else f"{number(found.low)} … {number(found.high)}"
+    )
 
 
-def told(document: Document, view: View) -> list[str]:
+def told(document: EffectsDocument, view: View) -> list[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
-    known = [effect for effect in document.effects if effect.measures[_first(document)] is not None]
+    means = [(effect, mean_of(effect.measures, _first(document))) for effect in document.effects]
+    known = [(effect, mean) for effect, mean in means if mean is not None]
     said = []
     if known:
-        first = known[0].measures[_first(document)]
-        said.append(
-            say(view, "effects.answer", named(known[0], view), number(first.mean), _ends(first), document.texts)
-        )
+        effect, first = known[0]
+        said.append(say(view, "effects.answer", named(effect, view), number(first.mean), _ends(first), document.texts))
         if len(known) > 1 and first.low is not None:
-            second = known[1].measures[_first(document)]
+            effect, second = known[1]
             apart = second.high is not None and second.high < first.low
-            said.append(say(view, "effects.apart" if apart else "effects.overlap", named(known[1], view)))
-    together = document.together[_first(document)]
+            said.append(say(view, "effects.apart" if apart else "effects.overlap", named(effect, view)))
+    together = mean_of(document.together, _first(document))
     if together is not None:
         said.append(say(view, "effects.together", number(together.mean), _ends(together)))
     return [begun(one) for one in said]
 
 
-def effects_answer(document: Document, view: View) -> Lines:
+def effects_answer(document: EffectsDocument, view: View) -> Lines:
     """What the numbers say."""
     said = (*told(document, view), not_learned(document.model, view))
     return stack(remark(one, view, style="") for one in said)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from attncli.analysis.documents.derivation import AttentionTopic
+from attncli.analysis.documents.derivation import AttentionTopic, Products, Scores, SoftmaxRow
 from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced, stack
@@ -77,17 +76,17 @@ def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
 
         yield from topics.ROWS[document.topic](document)
         return
-    steps: dict[str, Any] = {str(step.__struct_config__.tag): step for step in document.steps}
+    scores, softmax = document.step(Scores), document.step(SoftmaxRow)
     texts = [token.text for token in document.tokens]
     yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
-    for at, raw in enumerate(steps["similarity"].raw):
+    for at, raw in enumerate(document.step(Products).raw):
         yield [
             at,
             texts[at] if at < len(texts) else None,
             float(raw),
-            float(steps["scores"].scaled[at]),
-            steps["scores"].scores[at],
-            steps["softmax"].shifted[at],
-            steps["softmax"].exponentials[at],
-            float(steps["softmax"].weights[at]),
+            float(scores.scaled[at]),
+            scores.scores[at],
+            softmax.shifted[at],
+            softmax.exponentials[at],
+            float(softmax.weights[at]),
         ]

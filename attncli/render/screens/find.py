@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
-from attncli.analysis.documents.find import FindDocument
+from attncli.analysis.documents.find import FindDocument, FoundHead, Reverse
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import own, remark
@@ -19,8 +18,6 @@ from attncli.render.screens.effect_answer import found_cut, written
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("header", "tokens", "heads", "answer")
 """Every part, in the order of the screen."""
@@ -62,7 +59,7 @@ def find_rows(document: FindDocument) -> Iterator[Sequence[object]]:
     for head in document.heads:
         back = head.reverse
         yield (
-            *(head[name] for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
+            *(getattr(head, name) for name in ("layer", "head", "weight", "rank", "visible", "top_key")),
             back.weight,
             back.rank,
             *((head.effect,) if cut else ()),
@@ -95,7 +92,7 @@ def _heads(document: FindDocument, view: View) -> Lines:
     return stack((body, *(remark(said, view) for said in (left, narrow, hidden))))
 
 
-def _columns(document: FindDocument, shown: Sequence[Document], view: View) -> dict[str, list[str]]:
+def _columns(document: FindDocument, shown: Sequence[FoundHead], view: View) -> dict[str, list[str]]:
     """The columns by name, with a bar in what room is left; where there is too little, less is shown, never half a
     number."""
     write = writer(
@@ -109,7 +106,11 @@ def _columns(document: FindDocument, shown: Sequence[Document], view: View) -> d
         "head": [str(head.head) for head in shown],
         "weight": [write(head.weight) for head in shown],
         BAR: [""] * len(shown),
-        **({EFFECT: [written(head.effect) for head in shown]} if document.effect_together is not UNSET else {}),
+        **(
+            {EFFECT: [written(None if head.effect is UNSET else head.effect) for head in shown]}
+            if document.effect_together is not UNSET
+            else {}
+        ),
         "rank of key": [_rank(head, view) for head in shown],
         LOOKS: [cut(top, NAME, ascii=view.ascii) for top in tops],
         REVERSE: [write(head.reverse.weight) for head in shown],
@@ -127,7 +128,7 @@ def _width(columns: dict[str, list[str]]) -> int:
     return sum(max(map(cells, (name, *column))) + GAP for name, column in columns.items()) - GAP
 
 
-def _rank(place: Document, view: View) -> str:
+def _rank(place: FoundHead | Reverse, view: View) -> str:
     return own("hidden" if place.rank is None else f"{place.rank} of {place.visible}", view)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.documents.heads import HeadsDocument
-from attncli.analysis.documents.parts import LinkRow
+from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+from attncli.analysis.documents.parts import LinkRow, TopLink
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
@@ -27,8 +27,6 @@ from attncli.render.screens.heads_table import heads_rows as heads_rows
 from attncli.render.screens.heads_table import metric_value
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS, "answer")
 """Every part, in the order of the screen."""
@@ -164,7 +162,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         else ""
     )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
-    names = [token["text"] for token in document["tokens"]]
+    names = [token.text for token in document.tokens]
     most = max(sum(each["layer"] == head["layer"] for each in shown) for head in shown) if several else None
     drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
     return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
@@ -233,7 +231,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     )
 
 
-def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[Document], str]:
+def _of_interest(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMetrics], str]:
     """The heads to list, and how they were chosen: of many, those with the strongest links, unless all or an order
     are asked for."""
     heads = document.heads
@@ -270,7 +268,7 @@ def _moved(document: HeadsDocument, view: View) -> Lines:
     return stack((heading("by what is moved", note, view), metrics_part(replace(document, heads=held), view)))
 
 
-def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
+def _uniform(heads: Sequence[HeadMetrics], names: Sequence[str], view: View) -> list[tuple[str, list[str]]]:
     """The distinct baselines with the layers that have them."""
     found: dict[tuple[str, ...], list[int]] = {}
     for head in heads:
@@ -282,7 +280,7 @@ def _uniform(heads: Sequence[Document], names: Sequence[str], view: View) -> lis
     return [(where, list(numbers)) for where, numbers in zip(told, found, strict=True)]
 
 
-def _name(head: Document) -> str:
+def _name(head: HeadMetrics) -> str:
     return f"layer {head.layer} head {head.head}"
 
 
@@ -290,7 +288,7 @@ def _number(value: Any, view: View) -> str:
     return "-" if (held := metric_value(value)) is None else f"{held:.{view.precision}f}"
 
 
-def _link(link: Document | None, texts: Sequence[str], view: View) -> str:
+def _link(link: TopLink | None, texts: Sequence[str], view: View) -> str:
     if not link:
         return "-"
     query, key = (

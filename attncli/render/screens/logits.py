@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attncli.render.bars import bar
 from attncli.render.headings import remark
@@ -19,7 +19,9 @@ from attncli.render.sentence import sentence
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.logits import LogitPart, LogitsDocument
+
 
 PARTS = ("header", "tokens", "grid", "parts", "answer")
 """Every part, in the order of the screen."""
@@ -27,30 +29,30 @@ LONGEST, SHORTEST = 24, 4
 """Cells of the longest and shortest bar."""
 
 
-def logits_screen(document: Document, view: View) -> Lines:
+def logits_screen(document: LogitsDocument, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
     drawn = dict(zip(PARTS, (header, _tokens, _grid, _parts, logits_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
 
 
-def _tokens(document: Document, view: View) -> Lines:
+def _tokens(document: LogitsDocument, view: View) -> Lines:
     return tokens_part(document.tokens, view)
 
 
-def logits_rows(document: Document) -> Iterator[Sequence[object]]:
+def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
     """All parts as a table for `--plain`, its first row the names of the columns."""
     yield ("part", "attention", "layer", "head", "value")
     for part in document.parts:
         yield (part.part, part.attention, part.layer, part.head, part.value)
 
 
-def _grid(document: Document, view: View) -> Lines:
+def _grid(document: LogitsDocument, view: View) -> Lines:
     heads = [part for part in document.parts if part.part == "head" and part.attention == "self"]
-    values = [(part.layer, part.head, part.value) for part in heads]
+    values = [(part.layer, part.head, part.value) for part in heads if part.layer is not None and part.head is not None]
     return grid(values, view, _title(document, view), signed=True)
 
 
-def _title(document: Document, view: View) -> str:
+def _title(document: LogitsDocument, view: View) -> str:
     names = [_text(document.target.text, view), _text(document.tokens[document.position].text, view)]
     if document.versus is None:
         return say(view, "logits.title", *names)
@@ -61,7 +63,7 @@ def _text(text: str, view: View) -> str:
     return say(view, "quoted", label(text.strip() or text, ascii=view.ascii))
 
 
-def _parts(document: Document, view: View) -> Lines:
+def _parts(document: LogitsDocument, view: View) -> Lines:
     """The parts that add or take away most, the rest as one, and their sum: the column adds up."""
     ranked = sorted(document.parts, key=lambda part: -abs(part.value))
     shown = ranked if view.full else ranked[: view.top]
@@ -88,7 +90,7 @@ def _parts(document: Document, view: View) -> Lines:
     )
 
 
-def _name(part: Any, view: View) -> str:
+def _name(part: LogitPart, view: View) -> str:
     match part.part:
         case "head":
             return say(view, "logits.head.cross" if part.attention == "cross" else "logits.head", part.layer, part.head)
@@ -100,7 +102,7 @@ def _name(part: Any, view: View) -> str:
             return say(view, "logits.embedding")
 
 
-def told(document: Document, view: View) -> list[str]:
+def told(document: LogitsDocument, view: View) -> list[str]:
     """The sentences: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
     found = []
@@ -117,7 +119,7 @@ def told(document: Document, view: View) -> list[str]:
     return [begun(said) for said in (*found, say(view, "logits.frozen"))]
 
 
-def logits_answer(document: Document, view: View) -> Lines:
+def logits_answer(document: LogitsDocument, view: View) -> Lines:
     """The sentence with the token after which it is measured, and what the numbers say."""
     shown = words(document.text, document.tokens, [None] * len(document.tokens), frozenset({document.position}))
     said = (*told(document, view), not_learned(document.model, view))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.documents.mask import MaskDocument
+from attncli.analysis.documents.mask import BiasPart, LayerMask, MaskDocument, MaskPart
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.heatmap import heatmap
@@ -20,8 +20,6 @@ from attncli.render.phrases import say
 from attncli.render.screens.conclusion import mask_answer
 from attncli.render.tables import table
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("masks", "combined", "counts", "bias", "layers", "answer")
 """Every part, in the order of the screen."""
@@ -78,17 +76,17 @@ def _title(document: MaskDocument, view: View) -> Lines:
     )
 
 
-def _says(part: Document, view: View) -> str:
+def _says(part: MaskPart, view: View) -> str:
     return str(part.words.zh if view.lang == "zh" and not view.ascii else part.words.en)
 
 
-def _shares(part: Document) -> np.ndarray[Any, Any]:
+def _shares(part: MaskPart) -> np.ndarray[Any, Any]:
     """The map with nothing where nothing is visible."""
     found = np.asarray(part.map.share, np.float64)
     return np.where(found > 0, found, np.nan)
 
 
-def _facts(part: Document, view: View) -> Lines:
+def _facts(part: MaskPart, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
     keys = part.keys_per_query
     told = [
@@ -106,7 +104,7 @@ def _listed(places: Sequence[int]) -> str:
     return f"{len(places)} ({shown}{' …' if len(places) > 8 else ''})"
 
 
-def _drawn(parts: Sequence[Document], view: View, *, title: str = "") -> Lines:
+def _drawn(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
     """One mask large, with its sentence and numbers."""
     blocks = []
     for part in parts:
@@ -122,7 +120,7 @@ def _drawn(parts: Sequence[Document], view: View, *, title: str = "") -> Lines:
     return spaced(blocks)
 
 
-def _several(parts: Sequence[Document], view: View) -> Lines:
+def _several(parts: Sequence[MaskPart], view: View) -> Lines:
     """Several masks small and side by side, each with its sentence above."""
     said = [
         stack((heading(part.spec, "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
@@ -145,7 +143,7 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     )
 
 
-def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
+def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
     rows = [
         [
             part.spec,
@@ -171,7 +169,7 @@ def _counts(parts: Sequence[Document], n: int, view: View) -> Lines:
     )
 
 
-def _bias(bias: Document, view: View) -> Lines:
+def _bias(bias: BiasPart, view: View) -> Lines:
     """The bias by distance, as a map before and after the mask, and what it makes of queries that are all alike."""
     title = say(view, "bias.title", bias.name, bias.head, bias.heads)
     note = (
@@ -211,7 +209,7 @@ def _bias(bias: Document, view: View) -> Lines:
     return spaced(blocks)
 
 
-def _layers(layers: Sequence[Document], view: View) -> Lines:
+def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
     """Which layers have which mask and positions; runs of equal layers on one line."""
     rows: list[list[str]] = []
     first = 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import UNSET
 
-from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
@@ -27,7 +27,9 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.parts import ShapeRow
+
 
 PARTS = (
     "header",
@@ -132,7 +134,7 @@ def _part(part: str, document: RunDocument, view: View) -> Lines:
             return tables_part(part, document, view)
 
 
-def shapes_part(shapes: Sequence[Document], view: View) -> Lines:
+def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
     """The shape trace: step, axes, shape, formula."""
     by = spell(" × ", ascii=view.ascii)
     counts = {axis: size for row in shapes for axis, size in zip(row.axes, row.shape, strict=True)}
@@ -179,8 +181,8 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         if len(shown) < len(held)
         else ""
     )
-    texts = [token["text"] for token in document["tokens"]]
-    names = texts if not document.get("queries") else [texts[at] for at in document["queries"]]
+    texts = [token.text for token in document.tokens]
+    names = [texts[at] for at in document.queries] if document.queries else texts
     heads = max(sum(each == layer for each, _ in shown) for layer, _ in shown)
     drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=heads if several else None)
     return stack((heading("maps of the weights", note, view), drawn, remark(left, view)))
@@ -217,7 +219,7 @@ def _below_weights(document: RunDocument, heads: int, shown: int, view: View) ->
     return [remark(empty, view, style="yellow"), remark(left, view)]
 
 
-def _table(part: str, layer: int, head: Document, document: RunDocument, view: View) -> Lines:
+def _table(part: str, layer: int, head: RunHead, document: RunDocument, view: View) -> Lines:
     texts = [token.text for token in document.tokens]
     queries = document.queries or None
     rows = texts if queries is None else [texts[at] for at in queries]
@@ -256,7 +258,7 @@ def _table(part: str, layer: int, head: Document, document: RunDocument, view: V
             )
 
 
-def _layer_output(layer: Document, document: RunDocument, view: View) -> Lines:
+def _layer_output(layer: RunLayer, document: RunDocument, view: View) -> Lines:
     """The layer's output, unless it is the very same as that of its only head."""
     if layer.output is UNSET:
         return Lines()
@@ -273,8 +275,8 @@ def _layer_output(layer: Document, document: RunDocument, view: View) -> Lines:
     )
 
 
-def _weights(head: Document) -> NDArray:
-    return visible(head.weights, head.scores)
+def _weights(head: RunHead | PooledMap) -> NDArray:
+    return visible(head.weights, head.scores if isinstance(head, RunHead) else None)
 
 
 def _only_head_is_output(document: RunDocument) -> bool:
@@ -282,7 +284,7 @@ def _only_head_is_output(document: RunDocument) -> bool:
     return all(_same(layer.heads, layer.output) for layer in document.layers)
 
 
-def _same(heads: Sequence[Document], output: Any) -> bool:
+def _same(heads: Sequence[RunHead], output: Any) -> bool:
     return (
         len(heads) == 1
         and output is not UNSET

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.render.column_names import key_names
 from attncli.render.headings import remark
@@ -14,7 +16,9 @@ from attncli.render.matrix import as_matrix, matrix
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Numbers
+    from attncli.analysis.documents.run import RunDocument, RunHead
 
 
 @dataclass(frozen=True)
@@ -65,32 +69,32 @@ WHY = {
 }
 
 
-def stage_part(part: str, document: Document, view: View) -> Lines:
+def stage_part(part: str, document: RunDocument, view: View) -> Lines:
     """The table of a stage, of the first head unless the view is full; why there is none where there is none."""
     shown = SHOWN[part]
-    if "pieces" in document:
+    if document.pieces is not UNSET:
         return remark(f"words have no {part}: only weights are merged", view)
-    layers = document["layers"] if view.full else document["layers"][:1]
+    layers = document.layers if view.full else document.layers[:1]
     blocks = []
     for layer in layers:
-        held = layer["heads"] if shown.head else [None]
+        held: Sequence[RunHead | None] = layer.heads if shown.head else [None]
         for head in held if view.full else held[:1]:
-            place = f"layer {layer['layer']}" + ("" if head is None else f" head {head['head']}")
-            kept = "projections" if part in PROJECTIONS else "stages"
-            stages = (layer if head is None else head).get(kept) or {}
+            place = f"layer {layer.layer}" + ("" if head is None else f" head {head.head}")
+            kept = layer if head is None else head
+            stages = (kept.projections if part in PROJECTIONS else kept.stages) or {}
             values = stages.get(shown.stage)
             if values is not None and part in PROJECTIONS:
                 blocks.append(projection_table(shown.title, values, f"{place} · {shown.note}", view))
             elif values is not None and not _idle(part, stages):
                 blocks.append(_table(shown, values, f"{place} · {shown.note}", document, view))
-    if not blocks and not document["layers"]:
+    if not blocks and not document.layers:
         return remark("tables of stages are those of one layer: --layer L --head H", view)
     if not blocks:
         return stack((remark(WHY.get(part, f"this run has no {part}"), view),))
     return spaced(blocks)
 
 
-def _idle(part: str, stages: Document) -> bool:
+def _idle(part: str, stages: Mapping[str, Numbers]) -> bool:
     """Whether a step that scores may be spared did nothing: they are the same as before it."""
     before = {"capped": "scaled", "biased": "capped", "masked": "biased"}
     if part not in before:
@@ -99,14 +103,14 @@ def _idle(part: str, stages: Document) -> bool:
     return earlier is not None and np.array_equal(as_matrix(stages[part]), as_matrix(earlier), equal_nan=True)
 
 
-def projection_table(name: str, values: Any, note: str, view: View) -> Lines:
+def projection_table(name: str, values: Numbers, note: str, view: View) -> Lines:
     """A matrix of weights, [what goes in, what comes out]; rows are numbered."""
     return vectors(values, (), view, title=name, note=note)
 
 
-def _table(shown: Shown, values: Any, note: str, document: Document, view: View) -> Lines:
-    texts = [token["text"] for token in document["tokens"]]
-    numbers = document.get("queries") if len(values) != len(texts) else None
+def _table(shown: Shown, values: Numbers, note: str, document: RunDocument, view: View) -> Lines:
+    texts = [token.text for token in document.tokens]
+    numbers = None if len(values) == len(texts) or document.queries is UNSET else document.queries
     rows = texts if numbers is None else [texts[at] for at in numbers]
     if shown.square:
         names = key_names(texts, values)

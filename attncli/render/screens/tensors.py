@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
-from attncli.analysis.documents.tensors import TensorsDocument
+from attncli.analysis.documents.tensors import CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
 from attncli.render.headings import own, remark
@@ -22,8 +21,6 @@ from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
-
-Document = Any
 
 PARTS = ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer")
 """Every part, in the order of the screen; all are shown unless the view names some."""
@@ -89,7 +86,9 @@ def _part(part: str, document: TensorsDocument, view: View) -> Lines:
         case _ if _is_long(document):
             return Lines()  # by blocks of rows there are no matrices
         case _:
-            shown = [(entry.index, head) for entry in document.batch for head in entry.heads]
+            shown = [
+                (entry.index, head) for entry in document.batch for head in entry.heads if head.weights is not UNSET
+            ]
             tables = [_table(part, index, head, view) for index, head in (shown if view.full else shown[:1])]
             left = (
                 f"{len(shown) - 1} more not shown; --head H chooses, --full shows all"
@@ -153,19 +152,20 @@ def _header(document: TensorsDocument, view: View) -> Lines:
     )
 
 
-def _place(link: Document) -> str:
+def _place(link: CapturedLink) -> str:
     return (f"batch {','.join(map(str, link.index))} " if link.index else "") + f"H{link.head}"
 
 
-def _table(part: str, index: Sequence[int], head: Document, view: View) -> Lines:
+def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> Lines:
     place = (f"batch {','.join(map(str, index))} " if index else "") + f"head {head.head}"
+    assert head.weights is not UNSET, "only heads with weights have tables"
     rows = [f"q{at}" for at in range(len(head.weights))]
     columns = [f"k{at}" for at in range(len(head.weights[0]))]
     if part == "output":
         return vectors(
             head.output, rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
         )
-    values = visible(head.weights, head.scores) if part == "weights" else head[part]
+    values = visible(head.weights, head.scores) if part == "weights" else getattr(head, part)
     weighs = part == "weights"
     limits = (0.0, 1.0) if weighs else None
     note = f"{place}; rows: queries, columns: keys"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
@@ -24,10 +24,11 @@ from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic, ScalingTopic, SoftmaxTopic
 
 
-def softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
+def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
     """Scores, exponentials, sum, quotients; and the same with the maximum subtracted."""
     scores, weights = document.scores, document.weights
     at_one = document.temperature == 1
@@ -47,7 +48,9 @@ def softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
     sums = [document.exponentials, document.shifted_exponentials]
     totals = [document.sum, document.shifted_sum]
     widths = [
-        view.precision if total is None or None in terms else adding_digits([(terms, total)], view.precision)
+        view.precision
+        if total is None or None in terms
+        else adding_digits([([term for term in terms if term is not None], total)], view.precision)
         for terms, total in zip(sums, totals, strict=True)
     ]
     rows = []
@@ -86,7 +89,7 @@ def softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (stack((body, remark(shift, view), remark(facts, view))),)
 
 
-def scaling_blocks(document: Document, view: View) -> Sequence[Lines]:
+def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
     """Measured variance beside theory, and the softmax unscaled and scaled."""
     d_k = document.d_k
     columns = ["", say(view, "measured"), say(view, "error"), say(view, "theory")]
@@ -127,13 +130,13 @@ def scaling_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (claim, variance, stack((softmax, remark(said, view))))
 
 
-def _scaled(name: str, document: Document, view: View, what: str) -> str:
+def _scaled(name: str, document: ScalingTopic, view: View, what: str) -> str:
     inner = what.removeprefix("var(").removesuffix(")")
     divisor = {"none": "", "sqrt-dk": f" / √{document.d_k}", "sqrt-dmodel": f" / √{document.d_model}"}[name]
     return spell(f"var({inner}{divisor})" if what.startswith("var") else f"q·k{divisor}", ascii=view.ascii)
 
 
-def matrix_softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
+def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[Lines]:
     """The same scores through a softmax of each row and through one of the whole matrix."""
     texts = [token.text for token in document.tokens]
     keys = texts + [f"bias_k {at}" for at in range(len(document.scores[0]) - len(texts))]
@@ -168,7 +171,7 @@ def matrix_softmax_blocks(document: Document, view: View) -> Sequence[Lines]:
     )
 
 
-def order_blocks(document: Document, view: View) -> Sequence[Lines]:
+def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     """Both orders, then per position encoding and mask how much the outputs differ."""
     texts = [token.text for token in document.tokens]
     gap = " " if not all(len(text) == 1 for text in texts) else ""
@@ -211,14 +214,14 @@ def order_blocks(document: Document, view: View) -> Sequence[Lines]:
     return (header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told))))
 
 
-def _softmax_rows(document: Document) -> Iterable[list[object]]:
+def _softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
     yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
     columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
     for at in range(len(document.scores)):
         yield [at, *(getattr(document, name)[at] for name in columns)]
 
 
-def _scaling_rows(document: Document) -> Iterable[list[object]]:
+def _scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document.variance, document.softmax, strict=False):
         yield [
@@ -232,21 +235,21 @@ def _scaling_rows(document: Document) -> Iterable[list[object]]:
         ]
 
 
-def _matrix_rows(document: Document) -> Iterable[list[object]]:
+def _matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
     yield ["query", "key", "row_softmax", "matrix_softmax"]
     for query, (row, whole) in enumerate(zip(document.rows, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
             yield [query, key, float(weight), float(share)]
 
 
-def _order_rows(document: Document) -> Iterable[list[object]]:
+def _order_rows(document: OrderTopic) -> Iterable[list[object]]:
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document.rows:
         told = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
         yield [row.position, row.mask, " ".join(map(str, row.order)), *told]
 
 
-BLOCKS: Mapping[str, Callable[[Document, View], Sequence[Lines]]] = {
+BLOCKS: Mapping[str, Callable[[Any, View], Sequence[Lines]]] = {
     "softmax": softmax_blocks,
     "scaling": scaling_blocks,
     "matrix-softmax": matrix_softmax_blocks,
@@ -258,7 +261,7 @@ BLOCKS: Mapping[str, Callable[[Document, View], Sequence[Lines]]] = {
     "residual": residual_blocks,
 }
 """The parts of each topic's screen, in order."""
-ROWS: Mapping[str, Callable[[Document], Iterable[list[object]]]] = {
+ROWS: Mapping[str, Callable[[Any], Iterable[list[object]]]] = {
     "softmax": _softmax_rows,
     "scaling": _scaling_rows,
     "matrix-softmax": _matrix_rows,

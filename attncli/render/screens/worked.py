@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
+from attncli.analysis.documents.derivation import SoftmaxRow
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.phrases import say
@@ -19,23 +21,26 @@ from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-Document = Any
+if TYPE_CHECKING:
+    from attncli.analysis.documents.derivation import AttentionTopic, Projections
+    from attncli.analysis.documents.parts import TokenRow
+
 
 TERMS = 6
 """Products of one entry that have a line of their own."""
 
 
-def first_entry(step: Document, name: str, view: View) -> Lines:
+def first_entry(step: Projections, name: str, view: View) -> Lines:
     """q_0 = Σ x_i·W_Q[i, 0] + bias, the largest products line by line; nothing where the document has no column of
     W_Q."""
-    column = step.get("column")
-    if column is None:
+    column = step.column
+    if column is UNSET:
         return Lines()
-    x, weights = np.asarray(step["x"], np.float64), np.asarray(column, np.float64)
+    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
     products = x * weights
     shown = sorted(np.argsort(-np.abs(products), kind="stable")[:TERMS].tolist()) if not view.full else range(len(x))
     rest = float(products.sum() - products[list(shown)].sum())
-    bias = step.get("bias")
+    bias = None if step.bias is UNSET else step.bias
     total = float(products.sum() + (bias or 0.0))
     terms = (
         [float(products[at]) for at in shown]
@@ -61,45 +66,44 @@ def first_entry(step: Document, name: str, view: View) -> Lines:
     )
 
 
-def residual(document: Document, view: View) -> Lines:
+def residual(document: AttentionTopic, view: View) -> Lines:
     """The query's row after the heads: each head's part of concat·W_O, then x + o and its norm where the layer has
     them."""
-    after = document.get("after")
-    if after is None:
+    after = document.after
+    if after is UNSET:
         return Lines()
-    heads = after.get("heads")
     mixed = Lines()
-    if heads is not None:
-        terms = [(say(view, "multihead.share", at), share) for at, share in enumerate(heads)]
-        terms += [("b_O", after["bias"])] if "bias" in after else []
+    if after.heads is not UNSET:
+        terms = [(say(view, "multihead.share", at), share) for at, share in enumerate(after.heads)]
+        terms += [("b_O", after.bias)] if after.bias is not UNSET else []
         title, note = say(view, "after.heads"), say(view, "after.heads.note")
-        mixed = vector_sum(terms, ("O", after["out"]), view, title=title, note=note)
-    rows = [(name, after.get(name)) for name in ("x", "out", "sum", "norm")]
-    held = [(say(view, f"after.{name}"), values) for name, values in rows if values is not None]
+        mixed = vector_sum(terms, ("O", after.out), view, title=title, note=note)
+    rows = [("x", after.x), ("out", after.out), ("sum", after.sum), ("norm", after.norm)]
+    held = [(say(view, f"after.{name}"), values) for name, values in rows if values is not UNSET]
     if len(held) < 3:  # neither residual nor norm
         return mixed
-    query = label(document["tokens"][document["query"]]["text"], ascii=view.ascii)
+    query = label(document.tokens[document.query].text, ascii=view.ascii)
     title = say(view, "after", query)
-    note = say(view, "after.note.norm" if after.get("norm") is not None else "after.note")
+    note = say(view, "after.note.norm" if after.norm is not UNSET else "after.note")
     return spaced(
         (mixed, vectors([values for _, values in held], [name for name, _ in held], view, title=title, note=note))
     )
 
 
-def explain_answer(document: Document, view: View) -> Lines:
+def explain_answer(document: AttentionTopic, view: View) -> Lines:
     """The sentence tinted by the query's weights, and what it looks at most."""
-    tokens, query = document["tokens"], document["query"]
-    softmax = next(step for step in document["steps"] if step["step"] == "softmax")
-    weights: Sequence[float] = [float(value) for value in softmax["weights"][: len(tokens)]]
-    shown = sentence(words(document["text"], tokens, weights, frozenset({query})), view)
+    tokens, query = document.tokens, document.query
+    softmax = document.step(SoftmaxRow)
+    weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
+    shown = sentence(words(document.text, tokens, weights, frozenset({query})), view)
     asked, best = _quoted(tokens, query, view), int(np.argmax(weights))
     said = say(view, "answer.blind", asked)
     if weights[best] > 0:
         share = f"{weights[best]:.0%}".replace("%", " %")
         said = say(view, "answer.looks.one", asked, _quoted(tokens, best, view), share)
-    told = (said, not_learned(document["model"], view))
+    told = (said, not_learned(document.model, view))
     return stack((shown, *(remark(each, view, style="") for each in told)))
 
 
-def _quoted(tokens: Sequence[Document], at: int, view: View) -> str:
-    return say(view, "quoted", label(tokens[at]["text"], ascii=view.ascii))
+def _quoted(tokens: Sequence[TokenRow], at: int, view: View) -> str:
+    return say(view, "quoted", label(tokens[at].text, ascii=view.ascii))
