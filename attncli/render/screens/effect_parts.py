@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from attncli.render.lines import Lines, clipped, spaced
 from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.render.screens.effect_answer import AnyHead
 
 Draw = Callable[[Any, View], Lines]
 
@@ -51,7 +54,7 @@ def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str,
     )
 
 
-def short_name(effect: Any) -> str:
+def short_name(effect: AnyHead) -> str:
     """A head as tables name it."""
     return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
 
