@@ -163,7 +163,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
-    most = max(sum(each["layer"] == head["layer"] for each in shown) for head in shown) if several else None
+    most = max(sum(each.layer == head.layer for each in shown) for head in shown) if several else None
     drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
     return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
 
