@@ -1,6 +1,7 @@
 """What analyses and arrays say in Chinese, by its English: refusals, metrics, labels."""
 
 ANALYSIS: dict[str, str] = {
+    "mean A_{i,0}, i > 0": "A_{i,0} 的均值，i > 0",
     "stages of a run, as attn run --save wrote them (attn view FILE shows the run)": "一次运行的各个步骤，由 attn run --save 写出（attn view FILE 可显示这次运行）",
     "module 'attncli' has no attribute {0}": "模块 'attncli' 没有属性 {0}",
     "how much of each input token reaches each position, layers multiplied": "每个输入词元有多少到达每个位置：各层相乘",

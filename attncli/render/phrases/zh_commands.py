@@ -2,7 +2,6 @@
 
 COMMANDS: dict[str, str] = {
     "{0} wide, and shares of another width": "宽 {0}，而各头份额的宽度不同",
-    "scores, weights and output are not all there": "分数、权重和输出不全",
     "--head {0} names other heads in each layer": "--head {0} 在各层中指定了不同的头",
     "the same heads in every layer named here; attn ablate and attn patch take any": "这里所列各层的头须相同；attn ablate 和 attn patch 可用任意组合",
     # what other libraries and the system say

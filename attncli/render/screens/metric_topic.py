@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
 from attncli.render.numbers import fixed
 from attncli.render.phrases import say
-from attncli.render.prose import wrap
 from attncli.render.screens.header import fact
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -25,9 +23,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     """What a metric means, and its value for the example matrix and for uniform attention."""
     fields = ("formula", "range", "unit", "rows", "note", "source", "needs")
     parts = [
-        fact(say(view, f"metric.{name}"), wrap(spell(getattr(document, name), ascii=view.ascii), view.width - 12), view)
-        for name in fields
-        if getattr(document, name)
+        fact(say(view, f"metric.{name}"), [getattr(document, name)], view) for name in fields if getattr(document, name)
     ]
     example = document.example
     texts = [str(at) for at in range(len(example.weights))]
