@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 # read when torch and NumPy are first imported; workers of pytest-xdist share the machine's cores
@@ -11,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from browsing import browser
 from hypothesis import settings
 
 settings.register_profile("attn", deadline=None, derandomize=True, print_blob=True)
@@ -30,3 +32,10 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests of pages, figures and notebooks: a process cannot start two."""
+    with browser() as started:
+        yield started

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import browser
 
 import attncli
 
@@ -29,7 +28,7 @@ def test_text_is_always_there() -> None:
     assert set(large._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: Any) -> None:
     nbformat = pytest.importorskip("nbformat", reason="no nbformat here (a Python package)")
     nbclient = pytest.importorskip("nbclient", reason="no nbclient here (a Python package)")
     nbconvert = pytest.importorskip("nbconvert", reason="no nbconvert here (a Python package)")
@@ -45,8 +44,7 @@ def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert json.dumps(shown)
     file = tmp_path / "note.html"
     file.write_text(nbconvert.HTMLExporter().from_notebook_node(note)[0], "utf-8")
-    with browser() as started:
-        _frames_are_drawn(started, file)
+    _frames_are_drawn(chromium, file)
 
 
 def _frames_are_drawn(started: Any, file: Path) -> None:

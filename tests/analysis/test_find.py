@@ -41,9 +41,7 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
 
 
 def test_words_are_merged_before_they_are_sought() -> None:
-    answer = ask(
-        "find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json", "--precision", "6"
-    )
+    answer = ask("find", "ab cd", "--tokenizer", "char", "--words", "--from", "ab", "--to", "cd", "--json")
     run = ask("run", "ab cd", "--tokenizer", "char", "--num-heads", "8", "--json")
     assert answer.code == 0, answer.err
     assert [token["text"] for token in answer.json["tokens"]] == ["ab", " ", "cd"]

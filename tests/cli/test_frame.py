@@ -80,7 +80,7 @@ REFUSED = [
     (("--stages", "all"), 2, "--json or --ndjson"),
     (("--quiet", "--verbose"), 2, "contradict"),
     (("--ignore-config", "x"), 2, "--model"),
-    (("--max-output", "much"), 2, "much"),
+    (("--json", "--max-output", "much"), 2, "much"),
 ]
 
 

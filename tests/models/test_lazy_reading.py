@@ -8,6 +8,7 @@ import pytest
 import safetensors.numpy
 from asking import ask
 
+from attncli.arrays.selection import EVERY, Selection
 from attncli.inputs import checkpoint as reading
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.aliases import ALIASES
@@ -55,10 +56,8 @@ def llama(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize(("layers", "last"), [([0], 0), ([1], 1), ([2, 0], 2), (None, 2)])
-def test_rows_and_layers_that_are_needed_are_read_once(
-    llama: Path, layers: list[int] | None, last: int, backend: str
-) -> None:
+@pytest.mark.parametrize(("layers", "last"), [([0], 0), ([1], 1), ([2, 0], 2), (EVERY, 2)])
+def test_rows_and_layers_that_are_needed_are_read_once(llama: Path, layers: Selection, last: int, backend: str) -> None:
     model = load(llama, backend=backend)
     assert model.store.bytes_read() == 0
     for _ in model.trace(model.tokenizer.ids_to_tokens(IDS), layers=layers):
@@ -121,7 +120,7 @@ def test_the_estimate_is_what_is_read(llama: Path) -> None:
     model = load(llama)
     with Checkpoint.open(llama) as checkpoint:
         stored = stored_sizes(checkpoint.names(), model.store.binding)  # type: ignore[attr-defined]
-    for layers in (None, [0], [1]):
+    for layers in (EVERY, [0], [1]):
         different = list(dict.fromkeys(IDS))
         before = model.store.bytes_read()
         list(model.trace(model.tokenizer.ids_to_tokens(different), layers=layers))

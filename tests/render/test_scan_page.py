@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
-from browsing import Opened, browser
+from browsing import Opened
 from scan.conftest import with_tokenizer
 from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
@@ -42,14 +42,13 @@ def page(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(page: Path) -> Any:
-    with browser() as chromium:
-        found = Opened(chromium.new_page(viewport={"width": 1280, "height": 860}))
-        found.page.on("console", lambda one: found.said.append(one.text))
-        found.page.on("pageerror", lambda error: found.said.append(str(error)))
-        found.page.on("request", lambda request: found.asked.append(request.url))
-        found.page.goto(page.as_uri() + "#h=1.1&m=sink&g=xx&z=9")
-        yield found
+def opened(page: Path, chromium: Any) -> Opened:
+    found = Opened(chromium.new_page(viewport={"width": 1280, "height": 860}))
+    found.page.on("console", lambda one: found.said.append(one.text))
+    found.page.on("pageerror", lambda error: found.said.append(str(error)))
+    found.page.on("request", lambda request: found.asked.append(request.url))
+    found.page.goto(page.as_uri() + "#h=1.1&m=sink&g=xx&z=9")
+    return found
 
 
 ROWS = """() => [...document.querySelector(".figures tbody").rows].map((row) =>
