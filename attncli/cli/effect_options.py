@@ -13,7 +13,7 @@ from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.effects.measures import Measure
+    from attncli.analysis.documents.effects import Measure
     from attncli.analysis.effects.places import Chosen
     from attncli.inputs.token import Token
     from attncli.mechanism.spec import Spec

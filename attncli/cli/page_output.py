@@ -16,7 +16,6 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from attncli.analysis.documents.ablate import AblateDocument
     from attncli.analysis.documents.declaration import Document
-    from attncli.analysis.documents.effects import VectorChange
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import RunRecord
     from attncli.cli.output import Environment
@@ -136,29 +135,27 @@ def effects_of(document: Document) -> list[Effects]:
 
 
 def _ablated(document: AblateDocument) -> list[Effects]:
+    from attncli.analysis.documents.ablate import reading_of
+    from attncli.analysis.documents.effects import readings_of
     from attncli.render.page.contents import Effects
 
     place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
     found = []
     for measure in document.measures:
+        name = readings_of([measure])[0]
         heads = [
             (
                 row.layer,
                 row.head,
-                _size(row.get(measure)),
-                None if row.random is None else _size(row.random.get(measure)),
+                reading_of(row, name),
+                None if row.random is None else reading_of(row.random, name),
                 row.weight,
             )
             for row in document.effects
             if row.attention == "self"
         ]
-        found.append(Effects("cosine" if measure == "vector" else measure, document.by, place, heads))
+        found.append(Effects(name, document.by, place, heads))
     return found
-
-
-def _size(found: VectorChange | float | None) -> float | None:
-    """A change as one number: of a vector how far it turned."""
-    return found if found is None or isinstance(found, float | int) else found.cosine
 
 
 def passing() -> Path:

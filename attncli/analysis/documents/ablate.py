@@ -14,6 +14,7 @@ from attncli.analysis.documents.effects import (
     Looks,
     MeasureNames,
     Measures,
+    Reading,
     TargetToken,
     TokenPlace,
     VectorChange,
@@ -36,6 +37,20 @@ class EffectRow(Part, frozen=True, kw_only=True):
         Measures | None,
         says("The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."),
     ]
+
+
+def reading_of(found: EffectRow | Measures, name: Reading) -> float | None:
+    """A number of what changed; None where it is undefined, or was not measured."""
+    match name:
+        case "cosine":
+            held = None if found.vector is UNSET else found.vector.cosine
+        case "norm":
+            held = None if found.vector is UNSET else found.vector.norm
+        case "logprob":
+            held = None if found.logprob is UNSET else found.logprob
+        case "kl":
+            held = None if found.kl is UNSET else found.kl
+    return held
 
 
 class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):

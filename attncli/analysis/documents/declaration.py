@@ -61,20 +61,6 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
                 break
         return f"{type(self).__name__}({', '.join(told)})"
 
-    def __getitem__(self, name: str) -> Any:
-        """A member by its name in JSON; raises KeyError for one that is absent."""
-        return dict(members(self))[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in members(self))
-
-    def __contains__(self, name: str) -> bool:
-        return any(name == held for held, _ in members(self))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A member by its name in JSON, the default where it is absent."""
-        return dict(members(self)).get(name, default)
-
     def misfits(self) -> Iterator[tuple[str, str]]:
         """What contradicts itself here, besides sizes: a place, such as `layers[0].heads`, and what is wrong there."""
         return iter(())

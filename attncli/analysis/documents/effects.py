@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, says
+from attncli.analysis.documents.declaration import Count, Document, Part, Size, Weight, at, members, says
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
 
 AttentionKind = Annotated[
@@ -15,7 +15,22 @@ AttentionKind = Annotated[
 ]
 
 
-MeasureNames = Annotated[list[Literal["vector", "logprob", "kl"]], Meta(min_length=1)]
+Measure = Literal["vector", "logprob", "kl"]
+MeasureNames = Annotated[list[Measure], Meta(min_length=1)]
+Reading = Literal["cosine", "norm", "logprob", "kl"]
+"""A number of a measure: `vector` has two of them."""
+
+
+def readings_of(measures: Sequence[Measure]) -> list[Reading]:
+    """The readings of these measures, in their order: the first one ranks."""
+    found: list[Reading] = []
+    for measure in measures:
+        match measure:
+            case "vector":
+                found += ["cosine", "norm"]
+            case "logprob" | "kl":
+                found.append(measure)
+    return found
 
 
 class VectorChange(Part, frozen=True, kw_only=True):
@@ -83,6 +98,19 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
     logprob: Interval | UnsetType | None = UNSET
     kl: Interval | UnsetType | None = UNSET
 
+    def mean(self, name: Reading) -> Interval | None:
+        """The mean of a reading; None where no text defines it, or none was taken."""
+        match name:
+            case "cosine":
+                found = self.cosine
+            case "norm":
+                found = self.norm
+            case "logprob":
+                found = self.logprob
+            case "kl":
+                found = self.kl
+        return found or None
+
 
 class MeanEffect(Part, frozen=True, kw_only=True):
     """What one head's removal changes, over texts."""
@@ -118,8 +146,8 @@ class EffectsDocument(Document, tag="attn.effects/1", frozen=True, kw_only=True)
 
     def misfits(self) -> Iterator[tuple[str, str]]:
         """Every mean is of the same measures."""
-        kept = {part for name in self.measures for part in (("cosine", "norm") if name == "vector" else (name,))}
+        kept = set(readings_of(self.measures))
         rows = [(f"effects[{number}].measures", row.measures) for number, row in enumerate(self.effects)]
         for place, found in (("together", self.together), *rows):
-            if set(found) != kept:
+            if {name for name, _ in members(found)} != kept:
                 yield place, f"means of other measures than {', '.join(self.measures)}"

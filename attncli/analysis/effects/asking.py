@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from attncli.analysis.documents.effects import Measure
 from attncli.analysis.effects.ablation import Removal, ready
 from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, Link, means_of, mixed_of
-from attncli.analysis.effects.measures import Asked, Measure
+from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.patching import Measured, Patching
 from attncli.analysis.effects.places import Chosen, measured_at, most_heads
 from attncli.analysis.target import target_id

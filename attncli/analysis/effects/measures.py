@@ -5,12 +5,13 @@ A measure that is not defined, such as the angle to a vector of length 0, is NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
 
+from attncli.analysis.documents.effects import Measure, readings_of
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.models.model import Model
@@ -20,18 +21,12 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Readings = dict[str, Floats]
 """By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
 
-Measure = Literal["vector", "logprob", "kl"]
 MEASURES: tuple[Measure, ...] = ("vector", "logprob", "kl")
 """What `--measure` takes."""
 LOGITS_AT_ONCE = 2**22
 """Logits that are in memory at once: 32 MiB of float64."""
 VECTORS_AT_ONCE = 256
 """Vectors whose logits are computed together where the vocabulary comes in portions."""
-
-
-def named(measures: Sequence[Measure]) -> list[str]:
-    """The readings of these measures, in their order: the first one ranks."""
-    return [name for one in measures for name in (("cosine", "norm") if one == "vector" else (one,))]
 
 
 def refuse_overflow(backend: Backend, vectors: Array) -> None:
@@ -133,13 +128,14 @@ class Meter:
                 found["kl"] = np.concatenate([divergence(self._own, log) for log in parts])
         if self._loss is not None:
             found["logprob"] = self._every(after) - self._loss
-        return {name: found[name] for name in named(asked.measures)}
+        return {name: found[name] for name in readings_of(asked.measures)}
 
     @property
     def unchanged(self) -> Readings:
         """The measures of a run that is the own one, [1]."""
         nowhere = np.zeros(1) if np.linalg.norm(self.vector) > 0 else np.full(1, np.nan)
-        return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in named(self._asked.measures)}
+        names = readings_of(self._asked.measures)
+        return {name: nowhere if name in ("cosine", "norm") else np.zeros(1) for name in names}
 
     def log_probabilities(self, hidden: Array) -> Floats:
         """log p of every next token, [branch, vocabulary], in nats. hidden: [branch, width]."""

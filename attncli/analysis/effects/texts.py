@@ -6,16 +6,24 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
-from msgspec import UNSET
-
 from attncli import __version__
-from attncli.analysis.documents.ablate import AblateDocument, EffectRow
+from attncli.analysis.documents.ablate import AblateDocument, EffectRow, reading_of
 from attncli.analysis.documents.difference import DifferenceDocument, DifferenceSide, DifferentHead
-from attncli.analysis.documents.effects import EffectsDocument, Interval, MeanEffect, MeanMeasures, Measures, NamedLink
+from attncli.analysis.documents.effects import (
+    AttentionKind,
+    EffectsDocument,
+    Interval,
+    MeanEffect,
+    MeanMeasures,
+    Measures,
+    NamedLink,
+    Reading,
+    readings_of,
+)
 from attncli.errors import InputError
 
 SURE = 0.95
-NAMES = ("cosine", "norm", "logprob", "kl")
+Head = tuple[AttentionKind, int, int]
 
 
 def student(freedom: float) -> float:
@@ -57,16 +65,16 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
     if not documents:
         raise InputError("there is no text", expected="at least one line")
     first = documents[0]
-    rows: dict[tuple[str, int, int], list[EffectRow]] = {}
+    rows: dict[Head, list[EffectRow]] = {}
     for document in documents:
         for row in document.effects:
             rows.setdefault((row.attention, row.layer, row.head), []).append(row)
+    names = readings_of(first.measures)
     effects = [
-        MeanEffect(attention=found[0].attention, layer=found[0].layer, head=found[0].head, measures=_means(found))
-        for found in rows.values()
+        MeanEffect(attention=kind, layer=layer, head=head, measures=_means(found, names))
+        for (kind, layer, head), found in rows.items()
     ]
-    name = "cosine" if first.measures[0] == "vector" else first.measures[0]
-    effects.sort(key=lambda effect: -abs(mean_of(effect, name)))
+    effects.sort(key=lambda effect: -abs(mean_of(effect, names[0])))
     return EffectsDocument(
         version=__version__,
         texts=len(documents),
@@ -77,30 +85,20 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
         place=place,
         link=None if link is None else NamedLink(query=link[0], key=link[1]),
         effects=effects,
-        together=_means([document.together for document in documents]),
+        together=_means([document.together for document in documents], names),
         warnings=list(dict.fromkeys(said for document in documents for said in document.warnings)),
     )
 
 
-def mean_of(effect: MeanEffect, name: str) -> float:
-    """A head's mean of one measure; 0 where no text defines it."""
-    found = getattr(effect.measures, name)
-    return found.mean if isinstance(found, Interval) else 0.0
+def mean_of(effect: MeanEffect, name: Reading) -> float:
+    """A head's mean of one reading; 0 where no text defines it."""
+    found = effect.measures.mean(name)
+    return 0.0 if found is None else found.mean
 
 
-def _means(rows: Sequence[EffectRow] | Sequence[Measures]) -> MeanMeasures:
-    found: dict[str, Interval | None] = {}
-    for name in NAMES:
-        values = [_value(row, name) for row in rows]
-        if values[0] is not UNSET:
-            found[name] = interval([value for value in values if isinstance(value, float)])
-    return MeanMeasures(**found)
-
-
-def _value(row: EffectRow | Measures, name: str) -> object:
-    if name in ("cosine", "norm"):
-        return UNSET if row.vector is UNSET else getattr(row.vector, name)
-    return getattr(row, name)
+def _means(rows: Sequence[EffectRow] | Sequence[Measures], names: Sequence[Reading]) -> MeanMeasures:
+    values = {name: [reading_of(row, name) for row in rows] for name in names}
+    return MeanMeasures(**{name: interval([one for one in held if one is not None]) for name, held in values.items()})
 
 
 def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str, str]) -> DifferenceDocument:
@@ -109,7 +107,7 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
         raise InputError(
             f"one document measures {a.measures[0]}, the other {b.measures[0]}", expected="the same --measure in both"
         )
-    name = "cosine" if a.measures[0] == "vector" else a.measures[0]
+    name = readings_of(a.measures)[0]
     sides = [_intervals(side, name) for side in (a, b)]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
@@ -126,12 +124,12 @@ def difference_document(a: EffectsDocument, b: EffectsDocument, names: tuple[str
     )
 
 
-def _intervals(document: EffectsDocument, name: str) -> dict[tuple[str, int, int], Interval]:
-    found = {(one.attention, one.layer, one.head): getattr(one.measures, name) for one in document.effects}
-    return {key: value for key, value in found.items() if isinstance(value, Interval)}
+def _intervals(document: EffectsDocument, name: Reading) -> dict[Head, Interval]:
+    found = {(one.attention, one.layer, one.head): one.measures.mean(name) for one in document.effects}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def _different(key: tuple[str, int, int], a: Interval, b: Interval) -> DifferentHead:
+def _different(key: Head, a: Interval, b: Interval) -> DifferentHead:
     """Source of the interval: Welch, The generalization of Student's problem, 1947."""
     apart = b.mean - a.mean
     errors = [None if side.high is None else (side.high - side.mean) / student(side.texts - 1) for side in (a, b)]
@@ -142,7 +140,7 @@ def _different(key: tuple[str, int, int], a: Interval, b: Interval) -> Different
         freedom = sum(squares) ** 2 / below if below else float("inf")
         half = student(freedom) * math.sqrt(sum(squares))
     return DifferentHead(
-        attention="cross" if key[0] == "cross" else "self",
+        attention=key[0],
         layer=key[1],
         head=key[2],
         a=a.mean,

@@ -93,9 +93,10 @@ def document_record(document: Document) -> RunRecord | None:
 def compared_records(document: CompareDocument) -> list[RunRecord]:
     """The two sides of a comparison, on the tokens that both have; a head's partner stands at the same place."""
 
-    def found(side: str, sides: Sides) -> Iterator[HeadRecord]:
+    def found(first: bool, sides: Sides) -> Iterator[HeadRecord]:
         for one in document.heads:
-            place, weights = one[side], np.asarray(one[f"weights_{side}"], np.float32)
+            place, values = (one.a, one.weights_a) if first else (one.b, one.weights_b)
+            weights = np.asarray(values, np.float32)
             made = LayerRecords(NUMPY, place.layer, sides, [0], everything=True)
             masked = np.where(np.isfinite(weights), np.float32(0), np.float32(-np.inf))
             feed_whole(NUMPY, made, {"weights": np.nan_to_num(weights)[None], "masked": masked[None]}, None)
@@ -105,7 +106,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     for at, side in enumerate((document.a, document.b)):
         shown = tokens_of([side.tokens[pair[at]] for pair in document.aligned])
         sides = Sides(shown, shown)
-        heads = found("ab"[at], sides)
+        heads = found(at == 0, sides)
         records.append(RunRecord(side.name, side.text, sides, side.model, side.attention, heads, document.warnings))
     return records
 

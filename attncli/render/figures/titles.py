@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from attncli.analysis.documents.cross import CrossDocument
+from attncli.analysis.documents.parts import Header, TokenRow
+from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.render.figures.charts import Bar
 from attncli.render.figures.drawing import Drawing, fitted
+from attncli.render.safe import label
 
 Say: TypeAlias = Callable[..., str]
 """A phrase by its name, in the language that was asked for."""
@@ -19,6 +23,20 @@ def titled(drawing: Drawing, title: str, said: str) -> float:
     drawing.text(0, 10, fitted(title, 12, 400), size=12, bold=True)
     drawing.text(0, 25, fitted(said, 9, 460), quiet=True)
     return 44
+
+
+def names_of(tokens: Sequence[TokenRow]) -> list[str]:
+    """The texts of tokens, safe to write."""
+    return [label(token.text) for token in tokens]
+
+
+def ran(document: Header | CrossDocument | TensorsDocument, say: Say) -> str:
+    """Which weights ran, and under which conventions; and which side of a map is which."""
+    model, attention = document.model, document.attention
+    parts = [model.name or model.source]
+    parts += [say("seed", model.seed)] if model.source in ("seeded", "random") else []
+    named = (("mask", attention.mask), ("position", attention.position))
+    return "; ".join((*parts, *(say(name, value) for name, value in named if value != "none"), say("sides")))
 
 
 def bar_of(name: str, value: float, *, signed: bool = False, mark: float | None = None, more: str = "") -> Bar:

@@ -14,7 +14,7 @@ from attncli.analysis.records.run import RunRecord
 from attncli.inputs.token import Token
 from attncli.render.page.assets import hashed, script, style
 from attncli.render.page.blocks import deflated, element
-from attncli.render.page.contents import Kept, Page
+from attncli.render.page.contents import Effects, Kept, Page
 from attncli.render.phrases.page import BOTH
 from attncli.render.safe import label, safe, safe_html
 
@@ -127,7 +127,7 @@ def _line(run: RunRecord) -> str:
     return safe(" · ".join(parts))
 
 
-def _effects(effects: Any) -> dict[str, Any]:
+def _effects(effects: Effects) -> dict[str, Any]:
     heads = [dict(zip("lhvrw", one, strict=True)) for one in effects.heads]
     return {
         "measure": safe(effects.measure),

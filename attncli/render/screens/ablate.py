@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from attncli.analysis.documents.ablate import reading_of
+from attncli.analysis.documents.effects import readings_of
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
-from attncli.render.screens.effect_answer import ablate_answer, by_name, size, subject, written
+from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import GAP, table
@@ -38,7 +40,7 @@ def _tokens(document: AblateDocument, view: View) -> Lines:
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
-    names = [name for one in document.measures for name in (("cosine", "norm") if one == "vector" else (one,))]
+    names = readings_of(document.measures)
     yield (
         "attention",
         "layer",
@@ -52,11 +54,11 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     for effect in document.effects:
         looks = effect.looks
         yield (
-            effect.attention, effect.layer, effect.head, *(by_name(effect, name) for name in names),
-            *(None if effect.random is None else by_name(effect.random, name) for name in names), effect.weight,
+            effect.attention, effect.layer, effect.head, *(reading_of(effect, name) for name in names),
+            *(None if effect.random is None else reading_of(effect.random, name) for name in names), effect.weight,
             None if looks is None else looks.key, None if looks is None else looks.weight,
         )  # fmt: skip
-    together = (by_name(document.together, name) for name in names)
+    together = (reading_of(document.together, name) for name in names)
     yield ("together", None, None, *together, *(None for _ in names), None, None, None)
 
 
@@ -93,7 +95,7 @@ def _heads(document: AblateDocument, view: View) -> Lines:
     others = list(document.measures[1:])
     for name in others:
         numbers[say(view, f"effect.column.{name}")] = [
-            written(by_name(effect, "cosine" if name == "vector" else name)) for effect in shown
+            written(reading_of(effect, readings_of([name])[0])) for effect in shown
         ]
     if document.link is not None:
         numbers[say(view, "effect.column.weight")] = [f"{effect.weight:.2f}" for effect in shown]

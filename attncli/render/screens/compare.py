@@ -164,7 +164,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
 def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
     """Pairs computed on either side, where they differ."""
     held = [head.pairs for head in heads if head.pairs is not None]
-    a, b = (sum(pairs[letter] for pairs in held) for letter in "ab")
+    a, b = sum(pairs.a for pairs in held), sum(pairs.b for pairs in held)
     if not held or a == b or a == 0:
         return Lines()
     saved = f"{1 - b / a:.1%} saved" if b < a else f"{b / a - 1:.1%} more"

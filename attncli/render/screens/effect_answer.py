@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from attncli.analysis.documents.ablate import reading_of
+from attncli.analysis.documents.effects import readings_of
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
@@ -39,14 +41,7 @@ ABOVE = 2.0
 
 def size(effect: EffectRow | Measures, document: AblateDocument) -> float | None:
     """An effect by the first measure: of a vector, the turn."""
-    first = document.measures[0]
-    return by_name(effect, "cosine" if first == "vector" else first)
-
-
-def by_name(effect: EffectRow | Measures, name: str) -> float | None:
-    """An effect by a measure that was taken: `cosine` and `norm` are those of a vector."""
-    found: float | None = getattr(effect.vector if name in ("cosine", "norm") else effect, name)
-    return found
+    return reading_of(effect, readings_of(document.measures)[0])
 
 
 def sized(effect: EffectRow | Measures, document: AblateDocument) -> float:

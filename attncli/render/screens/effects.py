@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
-
+from attncli.analysis.documents.effects import readings_of
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
@@ -18,12 +17,11 @@ from attncli.render.tables import table
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.effects import EffectsDocument, Interval, MeanMeasures
+    from attncli.analysis.documents.effects import EffectsDocument, Interval, MeanMeasures, Reading
 
 
 PARTS = ("header", "grid", "heads", "answer")
 """Every part, in the order of the screen."""
-NAMES = ("cosine", "norm", "logprob", "kl")
 
 
 def effects_screen(document: EffectsDocument, view: View) -> Lines:
@@ -34,7 +32,7 @@ def effects_screen(document: EffectsDocument, view: View) -> Lines:
 
 def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
     """All heads as a table for `--plain`, its first row the names of the columns; the last row is all at once."""
-    names = [name for name in NAMES if getattr(document.together, name) is not UNSET]
+    names = readings_of(document.measures)
     columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high", "_texts")]
     yield ("attention", "layer", "head", *columns)
     for effect in document.effects:
@@ -42,20 +40,14 @@ def effects_rows(document: EffectsDocument) -> Iterator[Sequence[object]]:
     yield ("together", None, None, *_numbers(document.together, names))
 
 
-def _numbers(measures: MeanMeasures, names: Sequence[str]) -> Iterator[object]:
+def _numbers(measures: MeanMeasures, names: Sequence[Reading]) -> Iterator[object]:
     for name in names:
-        found = mean_of(measures, name)
+        found = measures.mean(name)
         yield from (None,) * 4 if found is None else (found.mean, found.low, found.high, found.texts)
 
 
-def mean_of(measures: MeanMeasures, name: str) -> Interval | None:
-    """The mean by that name, None where no text defines it; only measures that were taken are asked for."""
-    found: Interval | None = getattr(measures, name)
-    return found
-
-
-def _first(document: EffectsDocument) -> str:
-    return "cosine" if document.measures[0] == "vector" else str(document.measures[0])
+def _first(document: EffectsDocument) -> Reading:
+    return readings_of(document.measures)[0]
 
 
 def _header(document: EffectsDocument, view: View) -> Lines:
@@ -65,9 +57,7 @@ def _header(document: EffectsDocument, view: View) -> Lines:
 
 def _grid(document: EffectsDocument, view: View) -> Lines:
     found = [
-        (effect, mean_of(effect.measures, _first(document)))
-        for effect in document.effects
-        if effect.attention == "self"
+        (effect, effect.measures.mean(_first(document))) for effect in document.effects if effect.attention == "self"
     ]
     values = [(effect.layer, effect.head, None if one is None else one.mean) for effect, one in found]
     title = say(view, f"effect.grid.{document.measures[0]}")
@@ -78,7 +68,7 @@ def _heads(document: EffectsDocument, view: View) -> Lines:
     shown = document.effects if view.full else document.effects[: view.top]
     if not shown:
         return Lines()
-    found = [mean_of(effect.measures, _first(document)) for effect in shown]
+    found = [effect.measures.mean(_first(document)) for effect in shown]
     rows = [[short_name(effect), _mean(one), _ends(one)] for effect, one in zip(shown, found, strict=True)]
     columns = [say(view, "effect.column.head"), say(view, f"effect.column.{document.measures[0]}")]
     body = table(
@@ -105,7 +95,7 @@ def _ends(found: Interval | None) -> str:
 
 def told(document: EffectsDocument, view: View) -> list[str]:
     """The sentences: the head that matters most on average, whether the next one is set apart from it, and all."""
-    means = [(effect, mean_of(effect.measures, _first(document))) for effect in document.effects]
+    means = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
     known = [(effect, mean) for effect, mean in means if mean is not None]
     said = []
     if known:
@@ -115,7 +105,7 @@ def told(document: EffectsDocument, view: View) -> list[str]:
             effect, second = known[1]
             apart = second.high is not None and second.high < first.low
             said.append(say(view, "effects.apart" if apart else "effects.overlap", named(effect, view)))
-    together = mean_of(document.together, _first(document))
+    together = document.together.mean(_first(document))
     if together is not None:
         said.append(say(view, "effects.together", number(together.mean), _ends(together)))
     return [begun(one) for one in said]
