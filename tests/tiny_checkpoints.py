@@ -62,6 +62,9 @@ CASES: dict[str, Case] = {
     ),
     "deberta-v2 one way": Case("deberta-v2", {**BERT, **DEBERTA, "pos_att_type": ["p2c"], "position_buckets": 4, "max_relative_positions": 9}),
     "deberta-v2 by silence": Case("deberta-v2", BERT),
+    "longformer": Case("longformer", {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "attention_window": [8, 4]},
+                       "AutoModelForSequenceClassification"),
+    "longformer by silence": Case("longformer", {**BERT, "attention_window": 4}, "AutoModelForMaskedLM"),
     "gpt2": Case("gpt2", {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
     "gpt2 with head": Case("gpt2", GPT2, "AutoModelForCausalLM"),
     "gpt_neo": Case(

@@ -58,7 +58,7 @@ def derivation_document(
     found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
     if not np.isfinite(found["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
-    steps = steps_of(found, spec.scale, spec.softcap, _sink(model, spec, layer, head), query)
+    steps = steps_of(_own(found, spec, query), spec.scale, spec.softcap, _sink(model, spec, layer, head), query)
     steps[0] = _with_column(model, steps[0], layer, head)
     heading = header(model, text, tokens)
     # layers may differ from layer 0, and the derivation speaks of this one
@@ -92,6 +92,15 @@ def derivation_document(
         empty_rows=empty_rows(model.backend, trace, [head]),
         warnings=[*model.warnings, *trace.notes],
     )
+
+
+def _own(found: dict[str, Floats], spec: Attention, query: int) -> dict[str, Floats]:
+    """The stages with the query, keys and values that a global token has to itself in their places."""
+    if query not in (spec.own_global or ()):
+        return found
+    q = np.array(found["q"])
+    q[:, query] = found["global_q"][:, (spec.own_global or ()).index(query)]
+    return {**found, "q": q, "k": found["global_k"], "v": found["global_v"]}
 
 
 def _wide(array: Any) -> Floats:

@@ -33,7 +33,7 @@ from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.random_repeats import Scores
 from attncli.analysis.row_consumers import Watch, share
 from attncli.analysis.row_facts import About
-from attncli.analysis.value_norms import shares, value_sizes
+from attncli.analysis.value_norms import shares, sizes_by_query
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, identities, merged_words
 from attncli.arrays.selection import EVERY, Selection, selected
@@ -271,7 +271,7 @@ def _moved(
     """The metrics and strongest link of each head by what is moved in place of weights."""
     count = trace.stages["weights"].shape[-2]
     weights, visible = _whole(model, trace, heads, None, count)
-    moved = shares(weights.astype(np.float64), value_sizes(model, trace)[list(heads), :count])
+    moved = shares(weights.astype(np.float64), sizes_by_query(model, trace)[list(heads), :, :count])
     if words is not None:
         moved, visible = words.merge(moved), words.merge_visible(visible)
     bare = Compared(

@@ -13,13 +13,26 @@ from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 
 
-def value_sizes(model: Model, trace: LayerTrace) -> Floats:
+def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
+    """‖v_j · W_O‖ of each head, query and key, [head, query, key], or one query for all: only those of global tokens
+    meet values of their own. trace: as for `value_sizes`."""
+    sizes = value_sizes(model, trace)[:, None, :]
+    if "global_v" not in trace.stages:
+        return sizes
+    tokens = [token for token in model.spec.blocks[trace.layer].attention.own_global or () if token < sizes.shape[-1]]
+    every = np.repeat(sizes, trace.stages["q"].shape[-2], 1)
+    every[:, tokens] = value_sizes(model, trace, "global_v")[:, None, :]
+    return every
+
+
+def value_sizes(model: Model, trace: LayerTrace, stage: str = "v") -> Floats:
     """‖v_j · W_O‖ of each head and key, [head, key], float64; ‖v_j‖ where the model has no output projection.
 
-    trace: with the stage v of all heads of its layer. Biases of the projections are part of v, that of W_O is not.
+    trace: with the stage v of all heads of its layer, or another that holds values. Biases of the projections are part
+    of v, that of W_O is not.
     """
     backend, attention = model.backend, model.spec.blocks[trace.layer].attention
-    v = backend.numpy(trace.stages["v"]).astype(np.float64)  # [kv, key, v_dim]
+    v = backend.numpy(trace.stages[stage]).astype(np.float64)  # [kv, key, v_dim]
     stored = model.store.layer(backend, trace.layer)("attn.o.weight")
     if stored is None:
         sizes = np.linalg.norm(v, axis=-1)
@@ -36,9 +49,9 @@ def value_sizes(model: Model, trace: LayerTrace) -> Floats:
 def shares(weights: Floats, sizes: Floats) -> Floats:
     """The share of each key in the total size that a query moves, [head, query, key]; rows sum to 1, or are 0.
 
-    weights: [head, query, key]. sizes: [head, key].
+    weights: [head, query, key]. sizes: the same, or of one query for all.
     """
-    moved = np.asarray(weights, np.float64) * sizes[:, None, :]
+    moved = np.asarray(weights, np.float64) * sizes
     sums = moved.sum(-1, keepdims=True)
     found: Floats = moved / np.where(sums > 0, sums, 1.0)
     return found

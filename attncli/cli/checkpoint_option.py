@@ -55,6 +55,11 @@ def checkpoint(
         note=environment.notes,
         variables=environment.variables,
     )
+    if asked.global_tokens is not None:
+        from attncli.models.global_tokens import seeing_all
+
+        tokens = request.whole_numbers(asked.global_tokens, "--global-tokens")
+        loaded = replace(loaded, spec=seeing_all(loaded.spec, tokens))
     if asked.source is not None:
         loaded = loaded.decoder(asked.source)
         read = asked.source if len(asked.source) <= SOURCE else asked.source[:SOURCE] + "…"

@@ -58,6 +58,13 @@ SOURCE = option(
     metavar="TEXT",
     rare=True,
 )
+GLOBAL_TOKENS = option(
+    "--global-tokens",
+    help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",
+    panel=MODEL,
+    metavar="I,J",
+    rare=True,
+)
 WEIGHTS = option(
     "--weights", "-w", help="Weights of one attention layer: .safetensors, .npz, .pt.", panel=MODEL, metavar="FILE"
 )

@@ -150,10 +150,9 @@ def model(
     name = model_name(environment, asked, attention, tokenizer)
     if name is None and asked.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
-    if name is None and asked.source is not None:
-        raise UsageError(
-            "--source is for encoder-decoder checkpoints, and there is none", expected="--model NAME as well"
-        )
+    if name is None and (asked.source, asked.global_tokens) != (None, None):
+        told = "--source is for encoder-decoder" if asked.source is not None else "--global-tokens is for longformer"
+        raise UsageError(f"{told} checkpoints, and there is none", expected="--model NAME as well")
     if name is not None:
         from attncli.cli.checkpoint_option import checkpoint
 

@@ -32,6 +32,18 @@ class PositionBias(Protocol):
     def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
 
 
+class Apart(Struct, frozen=True, eq=False):
+    """Queries that have keys and values to themselves.
+
+    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
+    """
+
+    rows: tuple[int, ...]
+    q: Array
+    k: Array
+    v: Array
+
+
 class Rule(Struct, frozen=True, eq=False):
     """Everything that decides the weights, apart from q and k.
 
@@ -44,6 +56,7 @@ class Rule(Struct, frozen=True, eq=False):
     extra_keys: how many keys at the end have no position and are seen by every query.
     sinks: a learned logit per head, [head], that takes its share of the softmax.
     softmax_dtype: the type of scores and weights; None for the inputs' own, float32 for low precision.
+    apart: queries whose scores and values come from elsewhere; None where all meet the same keys.
     """
 
     scale: float
@@ -57,6 +70,7 @@ class Rule(Struct, frozen=True, eq=False):
     extra_keys: int = 0
     sinks: Array | None = None
     softmax_dtype: str | None = None
+    apart: Apart | None = None
 
 
 class RowBlock(Struct, frozen=True):
@@ -145,9 +159,11 @@ def attend_rows(
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
     stages = _Stages(frozenset(keep))
     queries = backend.cast(q[..., start:stop, :], dtype)
-    scores = stages.note(
-        "raw", by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
-    )
+    scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
+    own = _apart_in(backend, rule.apart, dtype, (start, stop, low, high))
+    if own is not None:
+        scores[..., list(own.rows), :] = by_group(backend, own.q, backend.transpose(own.k))
+    stages.note("raw", scores)
     scores = stages.note("scaled", stages.multiply(scores, rule.scale))
     if rule.softcap is not None:
         scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
@@ -180,9 +196,27 @@ def attend_rows(
     if entropy is not None:
         stages.note("entropy", entropy[..., 0])
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
+    if own is not None:
+        rows = list(own.rows)
+        shown = None if seen is None else backend.broadcast(seen, weights.shape)[..., rows, :]
+        mixed[..., rows, :] = mix(backend, weights[..., rows, :], own.v, shown)
     mixed = backend.cast(mixed, backend.dtype_of(v))
     alone = _mask_alone(rule)
     return RowBlock(start, stop, low, high, stages.kept, mixed, look, empty[..., 0], lse[..., 0], alone=alone)
+
+
+def _apart_in(backend: Backend, apart: Apart | None, dtype: str, where: tuple[int, int, int, int]) -> Apart | None:
+    """Those of a block of rows, counted within it, over its range of keys; None where there are none."""
+    start, stop, low, high = where
+    places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
+    if apart is None or not places:
+        return None
+    return Apart(
+        tuple(apart.rows[place] - start for place in places),
+        backend.cast(apart.q[..., places, :], dtype),
+        backend.cast(apart.k[..., low:high, :], dtype),
+        backend.cast(apart.v[..., low:high, :], dtype),
+    )
 
 
 def _known(seen: Array | None) -> Array | None:

@@ -78,6 +78,9 @@ def _attention(
     interventions = context.interventions.get((layer, "self" if memory is None else "cross"), ())
     parts = project(backend, spec, weights, prefix, x, memory, context, layer)
     stages = {"hidden": x, "q": parts.q, "k": parts.k, "v": parts.v}
+    if parts.rule.apart is not None:
+        own = parts.rule.apart
+        stages |= {"global_q": own.q, "global_k": own.k, "global_v": own.v}
     if "biased" in context.keep and context.rows is None:
         i, j = backend.arange(0, parts.q.shape[-2])[:, None], backend.arange(0, parts.k.shape[-2])[None, :]
         stages |= {name: term(i + parts.rule.offset, j) for name, term in parts.scores.items()}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.attend import PositionBias, Rule
+from attncli.mechanism.attend import Apart, PositionBias, Rule
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.disentangled import Places, project_all, terms
 from attncli.mechanism.feed_forward import linear
@@ -126,8 +126,29 @@ def project(
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
         sinks=weights(f"{prefix}.sinks") if spec.sinks else None,
+        apart=_apart(backend, spec, weights, prefix, x, source, positions),
     )
     return Projected(q, k, v, rule, scores)
+
+
+def _apart(
+    backend: Backend,
+    spec: Attention,
+    weights: Weights,
+    prefix: str,
+    x: Array,
+    source: Array,
+    positions: np.ndarray[Any, Any],
+) -> Apart | None:
+    """The global tokens among the queries, with what their own projections make of them and of every token; None where
+    there are none. Source: Beltagy et al., Longformer, 2020."""
+    rows = np.flatnonzero(np.isin(positions, spec.own_global or ())).tolist()
+    if not rows:
+        return None
+    q = linear(backend, weights, f"{prefix}.global_q", x[..., rows, :])
+    k, v = (linear(backend, weights, f"{prefix}.global_{name}", source) for name in ("k", "v"))
+    k, v = _split(backend, k, spec.kv_heads), _split(backend, v, spec.kv_heads)
+    return Apart(tuple(rows), _split(backend, q, spec.heads), k, v)
 
 
 def _added_up(scores: Mapping[str, PositionBias], i: Array, j: Array, *, heads: slice = EVERY_HEAD) -> Array:

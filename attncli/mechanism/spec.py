@@ -73,6 +73,9 @@ class Attention(Struct, frozen=True):
     clip: queries, keys and values are cut off at ±clip as they leave their projections; None for not.
     latent: how queries, keys and values come from narrow vectors; None where each has one projection.
     temperature: how queries grow with their position; None for not.
+    own_global: positions of tokens whose queries have a projection of their own, and meet keys and values of their own
+    (roles `global_q`, `global_k`, `global_v`); None for a model without such roles. The mask says what they see
+    (Longformer).
     Raises UsageError for another softcap.
     """
 
@@ -90,6 +93,7 @@ class Attention(Struct, frozen=True):
     clip: float | None = None
     latent: Latent | None = None
     temperature: Temperature | None = None
+    own_global: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):

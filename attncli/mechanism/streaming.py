@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.attend import Apart, RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.key_range import span
 from attncli.mechanism.workspace import Room
 
@@ -130,7 +130,11 @@ def _of_heads(rule: Rule, own: slice, heads: int) -> Rule:
         by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
         return array[..., own, :, :] if array is not None and by_head else array
 
-    position = rule.position_bias
+    position, apart = rule.position_bias, rule.apart
+    if apart is not None:
+        shared = heads // apart.k.shape[-3]
+        kv = slice(own.start // shared, own.stop // shared)
+        apart = Apart(apart.rows, apart.q[..., own, :, :], apart.k[..., kv, :, :], apart.v[..., kv, :, :])
     return replace(
         rule,
         mask=rule.mask.of_heads(own),
@@ -138,4 +142,5 @@ def _of_heads(rule: Rule, own: slice, heads: int) -> Rule:
         bias=cut(rule.bias),
         sinks=None if rule.sinks is None else rule.sinks[own],
         position_bias=None if position is None else partial(position, heads=own),
+        apart=apart,
     )

@@ -34,7 +34,9 @@ STARTS = 0.3
 """Seconds until a process has started and read the headers."""
 WORKING = 3
 """Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows."""
-MATRICES = frozenset(("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router"))
+MATRICES = frozenset(
+    ("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v")
+)
 """The roles that every token is multiplied with."""
 RULE = (
     "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of "
@@ -165,6 +167,8 @@ def _numbers(spec: Spec, block: Block) -> tuple[int, int]:
     for role in layer_roles(spec, block):
         count = prod(role.shape)
         total += count
+        if block.attention.own_global == () and role.module.startswith("attn.global_"):
+            continue  # they are for tokens that there are not
         if role.suffix != ".weight" or role.module.rpartition(".")[2] not in MATRICES:
             continue
         if isinstance(block.mlp, Experts) and len(role.shape) == 3:

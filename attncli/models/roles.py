@@ -142,6 +142,9 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
                 yield Role(f"{prefix}.{name}.weight", (q, width))
     if spec.sinks:
         yield Role(f"{prefix}.sinks", (spec.heads,))
+    if spec.own_global is not None:
+        for name, out in (("q", q), ("k", k), ("v", v)):
+            yield Role(f"{prefix}.global_{name}.weight", (out, width))
 
 
 def _latent(prefix: str, spec: Attention, latent: Latent, width: int) -> Iterator[Role]:

@@ -23,6 +23,7 @@ from attncli.inputs.file_opening import read_regular
 from attncli.inputs.positioned_file import LARGEST_FILE
 from attncli.inputs.shards import find_tensors
 from attncli.models import transformers_library as library
+from attncli.models import transformers_windows as windows
 
 Floats = np.ndarray[Any, Any]
 
@@ -37,15 +38,21 @@ class Side(Struct, frozen=True, eq=False):
 
 
 def reference(
-    folder: Path, ids: Sequence[int], *, target: Sequence[int] | None = None, dtype: str = "float64"
+    folder: Path,
+    ids: Sequence[int],
+    *,
+    target: Sequence[int] | None = None,
+    dtype: str = "float64",
+    everywhere: Sequence[int] | None = None,
 ) -> tuple[Side, ...]:
     """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
-    transformers, InputError where transformers cannot load the folder.
+    transformers, InputError where transformers cannot load the folder. everywhere: positions of the global tokens of a
+    model that knows such; None for those that the class that saved it has.
     """
     with running(folder, both=target is not None, dtype=dtype) as model:
-        return sides(model, ids, target)
+        return sides(model, ids, target, everywhere)
 
 
 @contextmanager
@@ -80,19 +87,35 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         yield model
 
 
-def sides(model: Any, ids: Sequence[int], target: Sequence[int] | None = None) -> tuple[Side, ...]:
-    """What the model makes of these tokens."""
+def sides(
+    model: Any, ids: Sequence[int], target: Sequence[int] | None = None, everywhere: Sequence[int] | None = None
+) -> tuple[Side, ...]:
+    """What the model makes of these tokens. everywhere: as for `reference`."""
     torch = import_module("torch")
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
-    out = model(**given, output_attentions=True, output_hidden_states=True, use_cache=False)
+    if windows.by_distance(model):
+        everywhere = windows.usual_globals(model) if everywhere is None else sorted(everywhere)
+        given["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
+    else:
+        given["use_cache"] = False
+    out = model(**given, output_attentions=True, output_hidden_states=True)
     if target is not None:
-        first = Side(_arrays(out.encoder_hidden_states), _arrays(out.encoder_attentions))
+        first = Side(_arrays(out.encoder_hidden_states), _weights(model, out, "encoder_", everywhere))
         return first, Side(
             _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
         )
-    return (Side(_arrays(out.hidden_states), _arrays(out.attentions)),)
+    return (Side(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
+
+
+def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:
+    """Each layer's weights by query and key."""
+    near = _arrays(out[f"{side}attentions"])
+    if not windows.by_distance(model):
+        return near
+    apart = _arrays(out[f"{side}global_attentions"]) if everywhere else (None,) * len(near)
+    return tuple(windows.by_key(one, everywhere or (), own) for one, own in zip(near, apart, strict=True))
 
 
 def _stored(folder: Path) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, TWO_SIDED, make
 
 import attncli
-from attncli.mechanism.mask import Causal, Everywhere
+from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Window
 from attncli.mechanism.spec import Alibi, Block, Experts, Mlp, Rope, Spec
 from attncli.models import estimate
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.families import MODEL_TYPES
+from attncli.models.global_tokens import seeing_all
 from attncli.models.model import Model
 from attncli.models.transformers_reference import Side, reference
 
@@ -214,6 +215,9 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     "attn.sum"]}))),
     ("modernbert", "window", lambda spec: attention(spec, mask=Everywhere())),
     ("modernbert", "theta", lambda spec: rope(spec, theta=97.0)),
+    ("longformer", "windows", lambda spec: attention(spec, mask=AnyOf((Window(2, 2), Global((0,)))))),
+    ("longformer", "global projections", lambda spec: attention(spec, own_global=())),
+    ("longformer by silence", "global", lambda spec: seeing_all(spec, (0,))),
     ("gpt2", "layer's scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.scale)),
     ("gpt_neo", "window", lambda spec: attention(spec, mask=Causal())),
     ("gptj", "pairing", lambda spec: rope(spec, pairing="half")),

@@ -55,8 +55,8 @@ def feed_whole(backend: Backend, records: LayerRecords, stages: Mapping[str, Arr
 
 
 def arithmetic(backend: Backend, stages: Mapping[str, Array], scale: float, softcap: float | None) -> Arithmetic | None:
-    """A layer's queries and keys with what turns them into scores; None where they were not kept."""
-    if "q" not in stages or "k" not in stages:
+    """A layer's queries and keys with what turns them into scores; None where they were not kept, or are not all."""
+    if "q" not in stages or "k" not in stages or "global_q" in stages:
         return None
     q, k = (np.asarray(backend.numpy(stages[name]), np.float32) for name in ("q", "k"))
     return Arithmetic(q, k, scale, softcap)
