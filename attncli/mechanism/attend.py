@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.mechanism.apart import Apart, apart_in
 from attncli.mechanism.grouped import by_group, mix
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
@@ -30,18 +31,6 @@ class PositionBias(Protocol):
     """What the position encoding adds to the scores of some heads, [head, rows, columns]; of all if none are named."""
 
     def __call__(self, i: Array, j: Array, /, *, heads: slice = ...) -> Array: ...
-
-
-class Apart(Struct, frozen=True, eq=False):
-    """Queries that have keys and values to themselves.
-
-    rows: which of the queries, ascending. q: theirs, [..., head, one of them, dim]. k, v: [..., kv, key, dim or v_dim].
-    """
-
-    rows: tuple[int, ...]
-    q: Array
-    k: Array
-    v: Array
 
 
 class Rule(Struct, frozen=True, eq=False):
@@ -160,7 +149,7 @@ def attend_rows(
     stages = _Stages(frozenset(keep))
     queries = backend.cast(q[..., start:stop, :], dtype)
     scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
-    own = _apart_in(backend, rule.apart, dtype, (start, stop, low, high))
+    own = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
     if own is not None:
         scores[..., list(own.rows), :] = by_group(backend, own.q, backend.transpose(own.k))
     stages.note("raw", scores)
@@ -203,20 +192,6 @@ def attend_rows(
     mixed = backend.cast(mixed, backend.dtype_of(v))
     alone = _mask_alone(rule)
     return RowBlock(start, stop, low, high, stages.kept, mixed, look, empty[..., 0], lse[..., 0], alone=alone)
-
-
-def _apart_in(backend: Backend, apart: Apart | None, dtype: str, where: tuple[int, int, int, int]) -> Apart | None:
-    """Those of a block of rows, counted within it, over its range of keys; None where there are none."""
-    start, stop, low, high = where
-    places = [] if apart is None else [place for place, row in enumerate(apart.rows) if start <= row < stop]
-    if apart is None or not places:
-        return None
-    return Apart(
-        tuple(apart.rows[place] - start for place in places),
-        backend.cast(apart.q[..., places, :], dtype),
-        backend.cast(apart.k[..., low:high, :], dtype),
-        backend.cast(apart.v[..., low:high, :], dtype),
-    )
 
 
 def _known(seen: Array | None) -> Array | None:

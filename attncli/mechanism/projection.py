@@ -10,7 +10,8 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.attend import Apart, PositionBias, Rule
+from attncli.mechanism.apart import Apart
+from attncli.mechanism.attend import PositionBias, Rule
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.disentangled import Places, project_all, terms
 from attncli.mechanism.feed_forward import linear

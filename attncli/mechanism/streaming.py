@@ -14,7 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.attend import Apart, RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.apart import Apart
+from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.key_range import span
 from attncli.mechanism.workspace import Room
 
