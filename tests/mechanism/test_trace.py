@@ -8,7 +8,7 @@ import pytest
 from attncli.mechanism.trace import SAVED, SQUARE, STAGES, ordered, shapes_of
 
 SIZES = {
-    "token": 7, "width": 11, "head": 6, "kv": 3, "query": 7, "key": 7, "dim": 5, "v_dim": 2, "concat": 12,
+    "token": 7, "width": 11, "head": 6, "kv": 3, "query": 7, "key": 7, "dim": 5, "v_dim": 2, "concat": 12, "global": 4,
 }  # fmt: skip
 
 
