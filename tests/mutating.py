@@ -61,7 +61,7 @@ def _change(document: Any, path: tuple[Any, ...], random: Random) -> None:
         case 5 if isinstance(value, list) and value:
             random.shuffle(value)
         case 6 if type(value) in (int, float):
-            holder[name] = random.choice((value + 1, value - 1, -value, value * 1000, value / 3, int(value)))
+            holder[name] = random.choice((value + 1, value - 1, -value, value * 1000, value // 3, int(value)))
         case 7 if isinstance(holder, dict) and len(holder) > 1:
             other = random.choice([key for key in holder if key != name])
             holder[name], holder[other] = holder[other], holder[name]

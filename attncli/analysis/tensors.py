@@ -23,6 +23,7 @@ from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import Everywhere, Mask, both, shows_all
 from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.trace import SQUARE, Shape, shapes_of
+from attncli.models.layouts.named_tensors import listing
 from attncli.models.row_blocks import LONG
 
 SAME = 1e-2
@@ -126,7 +127,7 @@ def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
         raise InputError(
             f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
         )
-    found = ", ".join(sorted(tensors)) or "nothing"
+    found = listing(sorted(tensors)) or "nothing"
     close = [match for name in missing for match in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
     raise InputError(

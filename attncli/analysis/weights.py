@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from attncli import __version__
 from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
 from attncli.errors import AttnError, LimitError, UnsupportedError
 from attncli.inputs.dtypes import named
-from attncli.inputs.tensors import TensorInfo, read_metadata, read_tensors, tensor_index
+from attncli.inputs.tensors import TensorInfo, tensor_file
 from attncli.models.layouts.layout import NOTHING_ASKED, Asked
 from attncli.models.layouts.recognise import recognise
 from attncli.models.one_layer import digest
@@ -34,8 +34,8 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
     cannot be read (too large, data types without numbers), then without statistics. Raises InputError for a
     file that is damaged.
     """
-    listed = tensor_index(path)
-    metadata = read_metadata(path)
+    file = tensor_file(path)
+    listed, metadata = file.listed, file.metadata
     layout: str | None = None
     identity: str | None = None
     sizes: AttentionSizes | None = None
@@ -44,7 +44,7 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
     roles: dict[str, str] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     try:
-        arrays = read_tensors(path, allow_nonfinite=True)
+        arrays = file.tensors(allow_nonfinite=True)
     except (UnsupportedError, LimitError) as error:
         warnings.append(f"the numbers were not read: {error.what}")
     if is_saved_run(metadata):
@@ -66,14 +66,27 @@ def weights_document(path: Path, asked: Asked = NOTHING_ASKED) -> WeightsDocumen
                 by: Literal["id", "text"] = "id" if found.vocabulary.places is None else "text"
                 embedding = EmbeddingRows(rows=len(found.vocabulary.rows), by=by)
             warnings += [*([found.scale.says] if found.scale else []), *found.notes]
+    statistics = _statistics(arrays)
     rows = []
     for info in listed:
-        row, odd = _row(info, arrays.get(info.name), roles.get(info.name))
-        rows.append(row)
-        if odd:
+        about = statistics.get(info.name, NOT_READ)
+        rows.append(
+            TensorRow(
+                name=info.name,
+                dtype=info.dtype,
+                shape=list(info.shape),
+                bytes=_bytes(info),
+                role=roles.get(info.name) or None,
+                min=about.min,
+                mean=about.mean,
+                max=about.max,
+                std=about.std,
+            )
+        )
+        if about.odd:
             warnings.append(
-                f"{info.name} holds {odd:,} of {arrays[info.name].size:,} values that are not finite; such a file "
-                f"does not run"
+                f"{info.name} holds {about.odd:,} of {arrays[info.name].size:,} values that are not finite; such a "
+                f"file does not run"
             )
     return WeightsDocument(
         version=__version__,
@@ -93,30 +106,55 @@ def is_saved_run(metadata: Mapping[str, str]) -> bool:
     return metadata.get("schema", "").strip('"') == "attn.run/1"
 
 
-def _row(info: TensorInfo, array: np.ndarray[Any, Any] | None, role: str | None) -> tuple[TensorRow, int]:
-    """A tensor's entry, and how many of its values are not finite; statistics are over the others, in float64."""
-    row = TensorRow(
-        name=info.name,
-        dtype=info.dtype,
-        shape=list(info.shape),
-        bytes=_bytes(info),
-        role=role or None,
-        min=None,
-        mean=None,
-        max=None,
-        std=None,
-    )
-    if array is None:
-        return row, 0
+class Statistics(NamedTuple):
+    """Of a tensor's finite values, in float64; None where it has none. odd: how many are not finite."""
+
+    min: float | None = None
+    mean: float | None = None
+    max: float | None = None
+    std: float | None = None
+    odd: int = 0
+
+
+NOT_READ = Statistics()
+TOGETHER = 2**20
+"""Values of small tensors that are looked at in one go: a call takes longer than a small tensor."""
+
+
+def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statistics]:
+    """The statistics of each tensor; those of one data type and size are computed together."""
+    alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
+    for name, array in arrays.items():
+        alike.setdefault((array.dtype, array.size), []).append(name)
+    found: dict[str, Statistics] = {}
+    for (_, size), names in alike.items():
+        most = max(TOGETHER // max(size, 1), 1)
+        for at in range(0, len(names), most):
+            some = names[at : at + most]
+            rows = [arrays[name].reshape(1, -1) for name in some]
+            stacked = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            found.update(zip(some, _of_rows(stacked), strict=True))
+    return found
+
+
+def _of_rows(stored: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     # bfloat16 knows no mean of its own
-    values = array.astype(np.float32) if array.dtype.name in ("bfloat16", "float16") else array
+    values = stored.astype(np.float32) if stored.dtype.name in ("bfloat16", "float16") else stored
     finite = np.isfinite(values)
-    odd = values.size - int(np.count_nonzero(finite))
-    kept = values[finite] if odd else values
-    if kept.size:
-        mean, spread = float(kept.mean(dtype=np.float64)), float(kept.std(dtype=np.float64))
-        row = replace(row, min=float(kept.min()), mean=mean, max=float(kept.max()), std=spread)
-    return row, odd
+    odd = values.shape[1] - np.count_nonzero(finite, axis=1)
+    if odd.any():
+        for row, here, bad in zip(values, finite, odd.tolist(), strict=True):
+            kept = row[here]
+            yield next(_of_rows(kept[None]))._replace(odd=bad) if bad else next(_of_rows(row[None]))
+        return
+    if not values.shape[1]:
+        yield from [NOT_READ] * len(values)
+        return
+    least, most = values.min(axis=1).tolist(), values.max(axis=1).tolist()
+    mean = values.mean(axis=1, dtype=np.float64).tolist()
+    spread = values.std(axis=1, dtype=np.float64).tolist()
+    for row in zip(least, mean, most, spread, strict=True):
+        yield Statistics(*map(float, row))
 
 
 def _bytes(info: TensorInfo) -> int | None:

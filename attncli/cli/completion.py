@@ -114,13 +114,13 @@ def schemas(ctx: typer.Context, incomplete: str) -> list[str]:
 def tensor_prefixes(ctx: typer.Context, incomplete: str) -> list[str]:
     """The beginnings, up to a full stop, of the names of the tensors in the file that was named before."""
     del ctx
-    from attncli.inputs.tensors import tensor_index
+    from attncli.inputs.tensors import tensor_file
 
     # an option that still lacks its value keeps Typer from reading the arguments before it
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
     file = next((word for word in words if word.endswith(TENSOR_FILES) and Path(word).is_file()), None)
     try:
-        names = [] if file is None else [info.name for info in tensor_index(Path(file))]
+        names = [] if file is None else [info.name for info in tensor_file(Path(file)).listed]
     except AttnError:
         return []
     at = len(incomplete)

@@ -132,9 +132,10 @@ def opened(file: Path, top: int = 10) -> Document:
     """
     if file.suffix.lower() in TENSOR_FILES:
         from attncli.analysis.saved_run import run_of_tensors
-        from attncli.inputs.tensors import read_metadata, read_tensors
+        from attncli.inputs.tensors import tensor_file
 
-        return run_of_tensors(read_tensors(file, allow_nonfinite=True), read_metadata(file), str(file), top)
+        held = tensor_file(file)
+        return run_of_tensors(held.tensors(allow_nonfinite=True), held.metadata, str(file), top)
     from attncli.analysis.documents.reading import document_of
     from attncli.inputs.strict_json import read_object
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from attncli.errors import InputError, UnsupportedError
 NATIVE = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()  # noqa: SIM905 - a list of words
 )
+NATIVE_CODES = frozenset(np.dtype(name).str[1:] for name in NATIVE)
 SUPPORTED = "bool, integers, float16, float32, float64, bfloat16"
 MOST_AXES = 32
 
 
+@cache
 def named(name: str) -> np.dtype[Any]:
     """The NumPy data type of that name; bfloat16 through ml_dtypes. Raises KeyError for any other."""
     if name == "bfloat16":
@@ -38,15 +40,21 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     sizes = list(shape)
     if len(sizes) > MOST_AXES:
         raise InputError(f"tensor {tensor!r} has {len(sizes)} axes", where=where, expected=f"at most {MOST_AXES}")
-    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**62]
-    # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
-    if len(whole) != len(sizes) or math.prod(max(size, 1) for size in whole) * dtype.itemsize >= 2**63:
+    count = not_empty = 1
+    for size in sizes:
+        if type(size) is not int or not 0 <= size < 2**62:
+            not_empty = 2**63
+            break
+        count *= size
+        # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
+        not_empty *= size or 1
+    if not_empty * dtype.itemsize >= 2**63:
         raise InputError(
             f"tensor {tensor!r} has an impossible shape",
             where=where,
             expected="whole numbers from 0 up, of a size that exists",
         )
-    return math.prod(whole) * dtype.itemsize
+    return count * dtype.itemsize
 
 
 def checked(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfinite: bool) -> np.ndarray[Any, Any]:
@@ -55,13 +63,14 @@ def checked(tensor: str, array: np.ndarray[Any, Any], where: str, *, allow_nonfi
     Raises UnsupportedError for a data type that is not numbers, InputError for a bool that is neither 0 nor 1 and,
     unless `allow_nonfinite`, for NaN and Inf, naming the first position.
     """
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if native.dtype.name not in NATIVE and native.dtype.name != "bfloat16":
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    known = native.dtype.str[1:] in NATIVE_CODES  # asking for a name takes longer than reading a small array
+    if not known and native.dtype.name != "bfloat16":
         raise unsupported(tensor, native.dtype.name, where)
     ordered = np.asarray(native, order="C")
-    if ordered.dtype == np.bool_ and ordered.size and int(ordered.view(np.uint8).max()) > 1:
+    if ordered.dtype.kind == "b" and ordered.size and int(ordered.view(np.uint8).max()) > 1:
         raise InputError(f"tensor {tensor!r} holds truth values other than 0 and 1", where=where)
-    is_float = ordered.dtype.kind == "f" or ordered.dtype.name == "bfloat16"
+    is_float = ordered.dtype.kind == "f" or not known
     if is_float and not allow_nonfinite:
         finite = np.isfinite(ordered)
         if not finite.all():

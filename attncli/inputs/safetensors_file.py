@@ -24,6 +24,7 @@ from attncli.inputs.strict_json import parsed_object
 HEADER_LIMIT = 100_000_000
 EXPECTED = "a .safetensors file"
 METADATA = "__metadata__"
+MEMBERS = ("dtype", "shape", "data_offsets")
 DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
     "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
@@ -139,14 +140,13 @@ def write_safetensors(
 
 
 def _entry(name: str, field: Any, origin: int, where: str) -> Entry:
-    match field:
-        case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)], **rest} if not rest:
-            pass
-        case _:
-            raise InputError(
-                f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets"
-            )
-    if not 0 <= start <= end or isinstance(start, bool) or isinstance(end, bool):
+    dtype, shape, offsets = map(field.get, MEMBERS) if type(field) is dict and len(field) == 3 else (None, None, None)
+    if type(dtype) is not str or type(shape) is not list or type(offsets) is not list or len(offsets) != 2:
+        raise InputError(
+            f"the header entry of {name!r} is malformed", where=where, expected="dtype, shape, data_offsets"
+        )
+    start, end = offsets
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         raise InputError(
             f"tensor {name!r} has the offsets {start} to {end}", where=where, expected="a beginning before the end"
         )

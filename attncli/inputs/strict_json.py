@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ MOST = 2**21
 TAG = "__float__"
 TAGGED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 """How transformers writes numbers for which JSON has no word: an object of one key, or, earlier, the bare word."""
-HUGE = re.compile(rb"[eE]\+?0*[1-9][0-9]{2}|[0-9]{300}")
-"""What a number above the range of a float must contain."""
+HUGE = (re.compile(rb"[eE]\+?0*[1-9][0-9]{2}"), re.compile(rb"[0-9]{300}"))
+"""One of which a number above the range of a float must contain; each is found faster by itself."""
 
 
 def read_object(
@@ -60,14 +61,13 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged
         )
 
     def unique(pairs: list[tuple[str, Any]]) -> Any:
-        match pairs:
-            case [(str() as key, str() as word)] if tagged and key == TAG and word in TAGGED:
+        found: dict[str, Any] = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+            raise InputError(f"the key {twice!r} stands there twice", where=where, expected=what)
+        match found.get(TAG) if tagged and len(found) == 1 else None:
+            case str() as word if word in TAGGED:
                 return TAGGED[word]
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise InputError(f"the key {key!r} stands there twice", where=where, expected=what)
-            found[key] = value
         return found
 
     def constant(word: str) -> float:
@@ -76,7 +76,7 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged
         raise ValueError(f"{word} is not JSON")
 
     # asking of every number costs half the time of reading
-    held_floats = finite if HUGE.search(raw) else None
+    held_floats = finite if any(huge.search(raw) for huge in HUGE) else None
     try:
         found = json.loads(
             raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=constant, parse_float=held_floats

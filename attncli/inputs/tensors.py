@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError, UsageError
@@ -14,8 +15,8 @@ from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
 from attncli.inputs.atomic import atomic_writer
 from attncli.inputs.dtypes import checked
 from attncli.inputs.file_opening import SIZE_LIMIT, open_regular
-from attncli.inputs.npy import read_npy_data, read_npy_header
-from attncli.inputs.safetensors_file import read_entry, read_header, write_safetensors
+from attncli.inputs.npy import NpyHeader, read_npy_data, read_npy_header
+from attncli.inputs.safetensors_file import Header, read_entry, read_header, write_safetensors
 
 FORMATS = (".safetensors", ".npz", ".npy", ".pt", ".pth")
 WRITTEN = (".safetensors", ".npz")
@@ -31,6 +32,55 @@ class TensorInfo(NamedTuple):
     shape: tuple[int, ...]
 
 
+class TensorFile(Struct, frozen=True, eq=False):
+    """A file whose headers were read once. listed: its tensors in its order. metadata: the texts by name beside them.
+
+    header: of a .safetensors. stored: the arrays of a kind that tells nothing before it is read whole.
+    """
+
+    path: Path
+    limit: int
+    listed: tuple[TensorInfo, ...]
+    metadata: dict[str, str]
+    header: Header | None = None
+    stored: dict[str, np.ndarray[Any, Any]] | None = None
+
+    def tensors(self, *, allow_nonfinite: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+        """All tensors by name; as `read_tensors`."""
+        where = str(self.path)
+        found = _arrays(self.path, self.limit, self.header) if self.stored is None else self.stored
+        return {name: checked(name, array, where, allow_nonfinite=allow_nonfinite) for name, array in found.items()}
+
+
+def tensor_file(path: Path, *, limit: int = SIZE_LIMIT) -> TensorFile:
+    """A tensor file, by its headers alone (but for .pt and .pth, which are read whole).
+
+    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is not limited before
+    its tensors are asked for, and data types that cannot be computed with are listed as they are.
+    """
+    where = str(path)
+    match _format(path):
+        case ".safetensors":
+            stream, size = open_regular(path, what=WHAT, limit=2**62)
+            with stream:
+                header = read_header(stream, size, where)
+            listed = [TensorInfo(entry.name, entry.dtype_name, entry.shape) for entry in header.entries.values()]
+            return TensorFile(path, limit, tuple(listed), header.metadata, header)
+        case ".npz":
+            stream, _ = open_regular(path, what=WHAT, limit=limit)
+            with stream, open_archive(stream, where, limit) as archive:
+                headers = {name: archive.header(name) for name in archive.names}
+                return TensorFile(path, limit, tuple(map(_info, headers, headers.values())), archive.metadata())
+        case ".npy":
+            stream, size = open_regular(path, what=WHAT, limit=limit)
+            with stream:
+                return TensorFile(path, limit, (_info(path.stem, read_npy_header(stream, path.stem, where, size)),), {})
+        case _:
+            stored = _state_dict(path, limit)
+            listed = [TensorInfo(name, array.dtype.name, array.shape) for name, array in stored.items()]
+            return TensorFile(path, limit, tuple(listed), {}, stored=stored)
+
+
 def read_tensors(
     path: Path, *, limit: int = SIZE_LIMIT, allow_nonfinite: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
@@ -42,59 +92,7 @@ def read_tensors(
     unless `allow_nonfinite`, for NaN or Inf (naming tensor and position); UnsupportedError for data types that are
     not plain numbers (complex, text, float8); LimitError above `limit`.
     """
-    where = str(path)
-    return {
-        name: checked(name, array, where, allow_nonfinite=allow_nonfinite)
-        for name, array in _stored(path, limit).items()
-    }
-
-
-def tensor_index(path: Path, *, limit: int = SIZE_LIMIT) -> list[TensorInfo]:
-    """The tensors of a file in its order, read from headers alone (but for .pt and .pth, which are read whole).
-
-    Raises InputError, UnsupportedError, LimitError as `read_tensors`; the size of a .safetensors is not limited, and
-    data types that cannot be computed with are listed as they are.
-    """
-    where = str(path)
-    match _format(path):
-        case ".safetensors":
-            stream, size = open_regular(path, what=WHAT, limit=2**62)
-            with stream:
-                return [
-                    TensorInfo(entry.name, entry.dtype_name, entry.shape)
-                    for entry in read_header(stream, size, where).entries.values()
-                ]
-        case ".npz":
-            stream, _ = open_regular(path, what=WHAT, limit=limit)
-            with stream, open_archive(stream, where, limit) as archive:
-                headers = {name: archive.header(name) for name in archive.names}
-            return [
-                TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape) for name, header in headers.items()
-            ]
-        case ".npy":
-            stream, size = open_regular(path, what=WHAT, limit=limit)
-            with stream:
-                header = read_npy_header(stream, path.stem, where, size)
-            return [TensorInfo(path.stem, header.dtype.newbyteorder("=").name, header.shape)]
-        case _:
-            return [TensorInfo(name, array.dtype.name, array.shape) for name, array in _stored(path, limit).items()]
-
-
-def read_metadata(path: Path, *, limit: int = SIZE_LIMIT) -> dict[str, str]:
-    """The texts by name that stand in a .safetensors or .npz file beside its tensors; {} where there are none or the
-    format has no place for them. Raises InputError for a damaged file, LimitError above `limit` (.npz)."""
-    where = str(path)
-    match _format(path):
-        case ".safetensors":
-            stream, size = open_regular(path, what=WHAT, limit=2**62)
-            with stream:
-                return read_header(stream, size, where).metadata
-        case ".npz":
-            stream, _ = open_regular(path, what=WHAT, limit=limit)
-            with stream, open_archive(stream, where, limit) as archive:
-                return archive.metadata()
-        case _:
-            return {}
+    return tensor_file(path, limit=limit).tensors(allow_nonfinite=allow_nonfinite)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> None:
@@ -120,27 +118,28 @@ def check_writable_format(path: Path) -> None:
         )
 
 
-def _stored(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+def _arrays(path: Path, limit: int, header: Header | None) -> dict[str, np.ndarray[Any, Any]]:
     where = str(path)
-    kind = _format(path)
     stream, size = open_regular(path, what=WHAT, limit=limit)
     with stream:
-        match kind:
-            case ".safetensors":
-                entries = read_header(stream, size, where).entries.values()
-                return {entry.name: read_entry(stream, entry, where) for entry in entries}
-            case ".npz":
-                with open_archive(stream, where, limit) as archive:
-                    return {name: archive.array(name) for name in archive.names}
-            case ".npy":
-                header = read_npy_header(stream, path.stem, where, size)
-                return {path.stem: read_npy_data(stream, header, path.stem, where)}
-            case _:
-                check_torch_zip(stream, where, limit)
-    return _state_dict(where, limit)
+        if header is not None:
+            return {entry.name: read_entry(stream, entry, where) for entry in header.entries.values()}
+        if _format(path) == ".npz":
+            with open_archive(stream, where, limit) as archive:
+                return {name: archive.array(name) for name in archive.names}
+        npy = read_npy_header(stream, path.stem, where, size)
+        return {path.stem: read_npy_data(stream, npy, path.stem, where)}
 
 
-def _state_dict(where: str, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+def _info(name: str, header: NpyHeader) -> TensorInfo:
+    return TensorInfo(name, header.dtype.newbyteorder("=").name, header.shape)
+
+
+def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
+    where = str(path)
+    stream, _ = open_regular(path, what=WHAT, limit=limit)
+    with stream:
+        check_torch_zip(stream, where, limit)
     if not torch_is_installed():
         raise UnsupportedError(
             "torch files are read with torch, which is not installed", where=where, hint="pip install torch"

@@ -33,6 +33,30 @@ def test_what_does_not_fit_is_bad_input(change: str, tmp_path: Path) -> None:
     assert ask("view", str(bad)).code in (0, 3)
 
 
+IMPOSSIBLE: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Any], str]] = {
+    "no mask at all": (("mask", "-n", "4"), lambda gallery: gallery["masks"].clear(), "$.masks"),
+    "a tree that is higher than any distance": (
+        ("heads", "a b", "--num-heads", "2", "--across", "similarity"),
+        lambda heads: heads["similarity"]["tree"][0].update(height=1e9),
+        "tree[0].height",
+    ),
+}
+"""What is of the declared types and no command writes: a command, a change and the place that is told."""
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_what_cannot_be_is_bad_input_in_every_form(case: str, tmp_path: Path) -> None:
+    command, change, place = IMPOSSIBLE[case]
+    document = ask(*command, "--json").json
+    change(document)
+    saved = tmp_path / "changed.json"
+    saved.write_text(json.dumps(document))
+    for view in ((), ("--svg", str(tmp_path / "drawn.svg"))):
+        answer = ask("view", str(saved), *view)
+        assert (answer.code, answer.out) == (3, ""), answer.err
+        assert place in answer.err
+
+
 @pytest.mark.parametrize("member", ["backend", "dtype", "mask", "position"])
 def test_no_word_of_a_document_reaches_the_terminal_raw(member: str, tmp_path: Path) -> None:
     run = json.loads(ask("run", "a b c", "--json").out)

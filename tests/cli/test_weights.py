@@ -1,15 +1,19 @@
 """`attn weights init|show|convert`, and `--weights` beside it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
 from asking import ask
 
+from attncli.analysis import weights
 from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.inputs.tensors import read_metadata, read_tensors, write_tensors
+from attncli.inputs import tensors
+from attncli.inputs.tensors import read_tensors, tensor_file, write_tensors
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 LAYOUTS = ("canonical", "torch", "heads", "matrices", "fused")
@@ -45,7 +49,7 @@ def test_init_writes_the_same_bytes_each_time_and_for_one_seed_only(tmp_path: Pa
 def test_a_random_seed_is_told_and_stored(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     found = ask("weights", "init", str(path), "--seed", "random", "--json")
-    seed = read_metadata(path)["seed"]
+    seed = tensor_file(path).metadata["seed"]
     assert f"--seed {seed}" in found.err
     assert ask("run", "a", "--weights", str(path), "--json").json["model"]["seed"] == int(seed)
 
@@ -106,14 +110,14 @@ def test_embeddings_for_a_text_go_along(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     shown = ask("weights", "init", str(path), "--embedding-for", "on sat on", "--json").json
     assert shown["embedding"] == {"rows": 2, "by": "text"}
-    assert json.loads(read_metadata(path)["tokens"]) == ["on", "sat"]
+    assert json.loads(tensor_file(path).metadata["tokens"]) == ["on", "sat"]
     assert (
         ask("run", "sat on", "--weights", str(path), "--json").json["layers"]
         == ask("run", "sat on", "--json").json["layers"]
     )
     converted = tmp_path / "c.npz"
     ask("weights", "convert", str(path), str(converted))
-    assert read_metadata(converted) == read_metadata(path)
+    assert tensor_file(converted).metadata == tensor_file(path).metadata
 
 
 def test_show_lists_tensors_with_their_statistics(tmp_path: Path) -> None:
@@ -246,3 +250,37 @@ def test_statistics_are_those_of_the_numbers(tmp_path: Path) -> None:
     (row,) = ask("weights", "show", str(tmp_path / "x.npz"), "--json").json["tensors"]
     assert (row["min"], row["mean"], row["max"]) == (-3.0, 1.0, 5.0)
     assert row["std"] == pytest.approx(np.sqrt(32 / 3))
+
+
+@pytest.mark.parametrize("command", [("weights", "show"), ("tensors",), ("view",), ("run", "a", "--weights")])
+def test_a_file_of_thousands_of_tensors_is_read_once(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "w.safetensors"
+    write_tensors(path, {f"weird.{number}": np.ones((2, 3), np.float32) for number in range(3000)}, {})
+    seen: list[str] = []
+
+    def told(name: str, whole: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **named: (seen.append(name), whole(*given, **named))[1]
+
+    monkeypatch.setattr(tensors, "read_header", told("header", tensors.read_header))
+    monkeypatch.setattr(weights, "_of_rows", told("statistics", weights._of_rows))
+    answer = ask(*command, str(path))
+    assert answer.code == (0 if command[0] == "weights" else 3)
+    assert sorted(seen) == ["header", "statistics"][: 1 + (command[0] == "weights")]
+    assert len(answer.err) < 2000
+
+
+def test_statistics_of_tensors_that_are_alike_are_each_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    kept = {f"w{number}": rng.normal(number, 1 + number, (3, 4)).astype(np.float32) for number in range(5)}
+    kept["w2"][1, 1] = np.inf
+    write_tensors(tmp_path / "x.safetensors", kept | {"none": np.ones((0, 4), np.float32)}, {})
+    rows = {
+        row["name"]: row for row in ask("weights", "show", str(tmp_path / "x.safetensors"), "--json").json["tensors"]
+    }
+    assert rows.pop("none")["mean"] is None
+    for name, row in rows.items():
+        values = kept[name][np.isfinite(kept[name])].astype(np.float64)
+        found = [row["min"], row["mean"], row["max"], row["std"]]
+        assert found == pytest.approx([values.min(), values.mean(), values.max(), values.std()], rel=1e-9)

@@ -15,9 +15,8 @@ from attncli.inputs.dtypes import NATIVE
 from attncli.inputs.tensors import (
     TensorInfo,
     check_writable_format,
-    read_metadata,
     read_tensors,
-    tensor_index,
+    tensor_file,
     write_tensors,
 )
 
@@ -45,8 +44,8 @@ def test_round_trip(tmp_path, kind):
     assert all(
         found[name].dtype == array.dtype and np.array_equal(found[name], array) for name, array in TENSORS.items()
     )
-    assert read_metadata(path) == {"schema": "attn.run/1"}
-    assert sorted(tensor_index(path)) == sorted(
+    assert tensor_file(path).metadata == {"schema": "attn.run/1"}
+    assert sorted(tensor_file(path).listed) == sorted(
         TensorInfo(name, array.dtype.name, array.shape) for name, array in TENSORS.items()
     )
     before = path.read_bytes()
@@ -73,7 +72,7 @@ def test_bfloat16_stays_itself_in_safetensors(tmp_path):
     array = np.array([0.1, 2], ml_dtypes.bfloat16)
     write_tensors(tmp_path / "a.safetensors", {"x": array}, {})
     assert read_tensors(tmp_path / "a.safetensors")["x"].dtype == array.dtype
-    assert tensor_index(tmp_path / "a.safetensors") == [TensorInfo("x", "bfloat16", (2,))]
+    assert list(tensor_file(tmp_path / "a.safetensors").listed) == [TensorInfo("x", "bfloat16", (2,))]
     write_tensors(tmp_path / "a.npz", {"x": array}, {})
     assert read_tensors(tmp_path / "a.npz")["x"].dtype == np.float32
 
@@ -87,8 +86,8 @@ def test_one_array(tmp_path, order):
     assert np.array_equal(found, array)
     assert found.dtype.isnative
     assert found.flags.c_contiguous
-    assert tensor_index(path) == [TensorInfo("emb", "float64", (2, 3))]
-    assert read_metadata(path) == {}
+    assert list(tensor_file(path).listed) == [TensorInfo("emb", "float64", (2, 3))]
+    assert tensor_file(path).metadata == {}
 
 
 @pytest.mark.parametrize("kind", [".pt", ".pth"])
@@ -101,7 +100,10 @@ def test_torch_files(tmp_path, kind, modern):
     found = read_tensors(path)
     assert found["WQ.weight"].tolist() == state["WQ.weight"].tolist()
     assert found["half"].tolist() == [1.5]
-    assert tensor_index(path) == [TensorInfo("WQ.weight", "float32", (3, 2)), TensorInfo("half", "float32", (1,))]
+    assert list(tensor_file(path).listed) == [
+        TensorInfo("WQ.weight", "float32", (3, 2)),
+        TensorInfo("half", "float32", (1,)),
+    ]
 
 
 def test_torch_files_that_repeat_one_number_without_end(tmp_path):
@@ -208,7 +210,7 @@ def test_what_is_no_file(tmp_path, kind, make):
             path.write_bytes(b"")
         case "noise":
             path.write_bytes(bytes(range(256)))
-    for read in (read_tensors, tensor_index):
+    for read in (read_tensors, tensor_file):
         with pytest.raises(InputError) as caught:
             read(path)
         assert caught.value.where == str(path)
@@ -254,7 +256,7 @@ def test_the_index_of_a_large_file_reads_its_header_alone(tmp_path):
         os.truncate(path, 8 + len(header) + 8_000_000_000_000)
     except OSError:
         pytest.skip("this file system has no files of that size")
-    assert tensor_index(path) == [TensorInfo("x", "float64", (10**12,))]
+    assert list(tensor_file(path).listed) == [TensorInfo("x", "float64", (10**12,))]
     with pytest.raises(LimitError):
         read_tensors(path)
 

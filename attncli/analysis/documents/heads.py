@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Entropy, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.parts import EmptyRows, Header, LeftOut, Resources, TopLink, keys_of
@@ -118,7 +118,7 @@ class Merge(Part, frozen=True, kw_only=True):
 
     a: Count
     b: Count
-    height: float
+    height: Annotated[float, Meta(ge=0, le=1.00001, description="The distance at which they join, 0 to 1.")]
 
 
 class Similarity(Part, frozen=True, kw_only=True):

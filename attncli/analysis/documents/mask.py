@@ -86,7 +86,7 @@ class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
     n: Annotated[Size, says("Number of queries and of keys.")]
     seed: Count
     gallery: Annotated[bool, says("Whether this shows one mask of every kind.")]
-    masks: list[MaskPart]
+    masks: Annotated[list[MaskPart], Meta(min_length=1)]
     combined: Annotated[MaskPart | None, says("What all masks show; null for one.")]
     bias: BiasPart | None
     model: ModelPart | None
@@ -96,4 +96,4 @@ class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
     def lengths(self) -> Mapping[str, int | range]:
         """Positions, and cells of the maps."""
         shown = [*self.masks, *([] if self.combined is None else [self.combined])]
-        return {"position": self.n, **({"cell": -(-self.n // shown[0].map.block)} if shown else {})}
+        return {"position": self.n, "cell": -(-self.n // shown[0].map.block)}

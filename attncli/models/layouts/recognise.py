@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from attncli.errors import InputError, UsageError
-from attncli.inputs.tensors import read_metadata, read_tensors
+from attncli.inputs.tensors import tensor_file
 from attncli.models.layouts.classes import class_layouts
 from attncli.models.layouts.fused import fused_layouts
 from attncli.models.layouts.layout import NOTHING_ASKED, Asked, Layout, OwnScale
@@ -62,7 +62,8 @@ class Recognised(Struct, frozen=True, eq=False):
 
 def read_weight_file(path: Path, asked: Asked = NOTHING_ASKED) -> Recognised:
     """The weights in a .safetensors, .npz, .pt or .pth file; see `recognise`. Raises also as `read_tensors`."""
-    return recognise(read_tensors(path), read_metadata(path), str(path), asked)
+    file = tensor_file(path)
+    return recognise(file.tensors(), file.metadata, str(path), asked)
 
 
 def recognise(
