@@ -153,8 +153,8 @@ def _of_rows(stored: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     least, most = values.min(axis=1).tolist(), values.max(axis=1).tolist()
     mean = values.mean(axis=1, dtype=np.float64).tolist()
     spread = values.std(axis=1, dtype=np.float64).tolist()
-    for row in zip(least, mean, most, spread, strict=True):
-        yield Statistics(*map(float, row))
+    for low, middle, high, around in zip(least, mean, most, spread, strict=True):
+        yield Statistics(float(low), middle, float(high), around)
 
 
 def _bytes(info: TensorInfo) -> int | None:
