@@ -70,6 +70,11 @@ def test_every_family_is_found_by_its_model_type() -> None:
     assert family("../gpt2") is None
 
 
+def test_a_model_is_called_by_its_own_family() -> None:
+    for name, case in CASES.items():
+        assert spec_of(case.model_type, **case.config).family == case.model_type, name
+
+
 @pytest.mark.parametrize(
     ("model_type", "values", "key", "consequence"),
     [
