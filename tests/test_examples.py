@@ -80,6 +80,11 @@ def test_page(page: Path, tmp_path: Path) -> None:
         assert re.fullmatch(wanted, shown), f"$ {command}\nthe page says:\n{expected}\nit prints:\n{shown}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_a_page_shows_no_folder_of_one_installation(page: Path) -> None:
+    assert "site-packages" not in page.read_text("utf-8")
+
+
 def test_the_pattern_can_fail() -> None:
     assert re.fullmatch(pattern("a\n…\nz\n"), "a\nb\nc\nz")
     assert re.fullmatch(pattern("a\n…\n"), "a\nb\nc")

@@ -131,7 +131,7 @@ def test_words_state_what_the_numbers_count():
     assert "2 keys before and 5 keys after" in describe(Window(2, 5))
     assert "its own included" in describe(Streaming(4, 16))
     assert "j ≤ i" in describe(Causal())
-    assert "连自己共 3 个" in describe(Window(2, 0), lang="zh")
+    assert "连同自身共 3 个" in describe(Window(2, 0), lang="zh")
     assert describe(AllOf((Causal(), Padding(2)))) == f"{describe(Causal())}; and {describe(Padding(2))}"
     assert describe(AnyOf((Causal(), Padding(2)))) == f"{describe(Causal())}; or {describe(Padding(2))}"
     assert describe(SameBucket(None, None, Hashed(4, 2))) == describe(Hashed(4, 2))
