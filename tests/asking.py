@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO, StringIO
 from typing import Any
+from unittest.mock import patch
 
-from attncli.cli import main
+from attncli.cli import app, main
 from attncli.cli.output import Environment
+
+kept = cache(app.command)
+"""The command line as Typer makes it, kept from one question to the next: making it takes longer than most answers."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,12 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.out, parse_constant=_refuse)
+
+
+def _commands(arguments: tuple[str, ...], variables: dict[str, str]) -> AbstractContextManager[Any]:
+    """Commands made before, but where a help page is written into them, in the language it is asked for."""
+    page = len(arguments) < 2 or not {"-h", "--help", "--help-all", "help"}.isdisjoint(arguments)
+    return nullcontext() if page or "_ATTN_COMPLETE" in variables else patch.object(app, "command", kept)
 
 
 def _refuse(constant: str) -> None:
@@ -42,5 +54,6 @@ def ask(
         stdout_is_terminal=terminal,
         width=width,
     )
-    code = main(list(arguments), environment)
+    with _commands(arguments, variables):
+        code = main(list(arguments), environment)
     return Answer(int(code), out.getvalue().decode(), err.getvalue())

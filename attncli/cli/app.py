@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.help_page import drawn
+from attncli.cli.lazy_commands import LazyCommands
 
 COMMANDS = {
     "run": "Run attention on a text: tables, shape trace, strongest links.",
@@ -34,34 +34,6 @@ COMMANDS = {
     "schema": "JSON Schema of every document that attn emits.",
 }
 """Every subcommand and what it does in one line, in the order of the help page."""
-
-
-class LazyCommands(MutableMapping[str, Any]):
-    """The subcommands by name; a module is imported when its command is looked up."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        if name not in self._made:
-            made = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
-            made.name = name
-            self._made[name] = made
-        return self._made[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._made[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
 
 
 GROUPS = {
@@ -182,5 +154,8 @@ def command() -> TyperGroup:
     app.callback()(attn)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    group.commands = LazyCommands()
+    # a module is imported when its command is looked up
+    group.commands = LazyCommands(
+        list(COMMANDS), lambda name: typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+    )
     return group

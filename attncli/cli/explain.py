@@ -10,9 +10,11 @@ from typer.core import TyperGroup
 
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
-from attncli.cli import explain_topics, request
+from attncli.cli import request
 from attncli.cli.explain_delivery import check_steps, give
 from attncli.cli.explain_options import TextOutput, one
+from attncli.cli.explain_topics import TOPICS, softmax
+from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -76,7 +78,7 @@ def text(
 
 def _topic_like(word: str) -> str | None:
     """The topic that a word was probably meant to name, if any."""
-    return next(iter(get_close_matches(word, explain_topics.TOPICS, 1, ALIKE)), None)
+    return next(iter(get_close_matches(word, TOPICS, 1, ALIKE)), None)
 
 
 class TextCommand(GroupedCommand):
@@ -90,15 +92,19 @@ class TextOrTopic(TyperGroup):
     """A group whose first word is a topic; without one, the command `text` is meant, and help calls it by the group's
     name."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyCommands(("text", *TOPICS), _made)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)  # a shell asks for the topics
-        named = bool(args) and args[0] in explain_topics.TOPICS
+        named = bool(args) and args[0] in TOPICS
         meant = None if named or len(args) < 2 or args[1].startswith("--") else _topic_like(args[0])
         if meant is not None:
             raise UsageError(
                 f"attn explain has no topic {args[0]!r}",
-                expected=f"{', '.join(explain_topics.TOPICS)}, or one text in quotes",
+                expected=f"{', '.join(TOPICS)}, or one text in quotes",
                 hint=f"did you mean attn explain {meant}?",
             )
         return super().parse_args(ctx, args if named else ["text", *args])
@@ -108,23 +114,23 @@ class TextOrTopic(TyperGroup):
         return ("" if name == "text" else name), command, rest
 
 
-def _group() -> typer.Typer:
+def _made(name: str) -> Any:
+    """The command of one topic, or of a text."""
+    command = text if name == "text" else TOPICS[name]
     # what is left over is refused by GroupedCommand, which knows what it probably is
-    settings = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
-    group = typer.Typer(
-        cls=TextOrTopic,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-        context_settings=settings,
-    )
-    for command in (text, *explain_topics.COMMANDS):
-        # a negative score is a number, not an option
-        numbers = {"ignore_unknown_options": True} if command is explain_topics.softmax else {}
-        group.command(cls=TextCommand if command is text else GroupedCommand, context_settings={**settings, **numbers})(
-            flat(command)
-        )
-    return group
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "allow_extra_args": True}
+    if command is softmax:  # a negative score is a number, not an option
+        settings["ignore_unknown_options"] = True
+    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    alone.command(cls=TextCommand if command is text else GroupedCommand, context_settings=settings)(flat(command))
+    return typer.main.get_command(alone)
 
 
-app = _group()
+app = typer.Typer(
+    cls=TextOrTopic,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
+)
+app.callback()(lambda: None)

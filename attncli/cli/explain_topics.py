@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,10 +20,6 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
-
-TOPICS = (
-    "softmax", "matrix-softmax", "scaling", "order", "position", "mask", "multihead", "residual", "metric",
-)  # fmt: skip
 
 
 def softmax(
@@ -200,4 +196,15 @@ def metric(
     give_topic(ctx, metric_document(name), output)
 
 
-COMMANDS = (softmax, matrix_softmax, scaling, order, position, mask, multihead, residual, metric)
+TOPICS: dict[str, Callable[..., None]] = {
+    "softmax": softmax,
+    "matrix-softmax": matrix_softmax,
+    "scaling": scaling,
+    "order": order,
+    "position": position,
+    "mask": mask,
+    "multihead": multihead,
+    "residual": residual,
+    "metric": metric,
+}
+"""The topics by name, and the function of each."""
