@@ -12,7 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from tiny_sizes import BARE, BART, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, T5, rope
+from tiny_sizes import (
+    BARE,
+    BART,
+    BERT,
+    DEBERTA,
+    GPT2,
+    LATENT,
+    LAYER_NORM,
+    LLAMA,
+    LLAMA4,
+    MIXED,
+    PLAIN,
+    T5,
+    WHISPER,
+    rope,
+)
 
 
 class Case(Struct, frozen=True):
@@ -294,6 +309,7 @@ CASES: dict[str, Case] = {
     "blenderbot by silence": Case("blenderbot", {key: value for key, value in BART.items() if "scale" not in key}),
     "umt5": Case("umt5", T5, "AutoModelForSeq2SeqLM"),
     "umt5 not gated": Case("umt5", {**T5, "feed_forward_proj": "relu"}),
+    "whisper": Case("whisper", WHISPER, "AutoModelForSpeechSeq2Seq"),
     "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
 }  # fmt: skip
 

@@ -27,6 +27,10 @@ BART = {
     "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True, "pad_token_id": 1,
     "decoder_start_token_id": 2,
 }  # fmt: skip
+WHISPER = {
+    **{key: value for key, value in BART.items() if key != "max_position_embeddings"}, "encoder_layers": 1, "num_mel_bins": 4,
+    "max_source_positions": 11, "max_target_positions": 29, "bos_token_id": 3, "eos_token_id": 4, "begin_suppress_tokens": None,
+}  # fmt: skip
 T5 = {
     "vocab_size": 61, "d_model": 30, "d_kv": 7, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
     "relative_attention_num_buckets": 10, "relative_attention_max_distance": 11, "layer_norm_epsilon": 1e-3,

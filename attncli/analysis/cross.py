@@ -50,6 +50,11 @@ class Texts(Struct, frozen=True):
     values: Sequence[Token] | None = None
 
 
+def states(count: int) -> list[Token]:
+    """Captured states of an encoder as what is looked at: s0, s1 and so on."""
+    return [Token(place, f"s{place}", None, None, None) for place in range(count)]
+
+
 def cross_traces(
     model: Model, texts: Texts, layers: Selection, heads: Selection
 ) -> Iterator[tuple[Attention, LayerTrace]]:
@@ -60,7 +65,7 @@ def cross_traces(
     W_V. Raises UnsupportedError for a checkpoint of one side.
     """
     if model.identity.source == "checkpoint":
-        decoder = model.decoder(list(texts.keys))
+        decoder = model if model.memory is not None else model.decoder(list(texts.keys))
         for trace in decoder.trace(list(texts.queries), layers=layers, heads=heads, keep=KEPT):
             spec = decoder.spec.blocks[trace.layer].cross
             assert trace.cross is not None

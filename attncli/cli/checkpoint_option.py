@@ -67,6 +67,15 @@ def checkpoint(
             f"this is the decoder, which reads the text one token late, after its start token; its encoder read: {read}"
         )
         loaded = replace(loaded, warnings=(*loaded.warnings, said))
+    if asked.source_states is not None:
+        if asked.source is not None:
+            raise UsageError("--source and --source-states name two sources", expected="one or the other")
+        from attncli.inputs.matrix import read_matrix
+
+        states = read_matrix(asked.source_states, "states")
+        loaded = loaded.reading(states)
+        said = f"this is the decoder, over {len(states):,} captured states of its encoder: {asked.source_states.name}"
+        loaded = replace(loaded, warnings=(*loaded.warnings, said))
     return replace(loaded, spec=changed(loaded.spec, attention))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,17 +36,19 @@ def cross(
     query_text: Annotated[
         str, typer.Argument(help="The text that asks; - for standard input.", show_default=False, metavar="QUERY_TEXT")
     ],
-    key_text: Annotated[
-        str,
-        typer.Argument(
-            help="The text that is looked at; - for standard input.", show_default=False, metavar="KEY_TEXT"
-        ),
-    ],
     model: Annotated[ModelOptions, without("residual", "layer_norm")],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors")],
     page: PageOptions,
+    key_text: Annotated[
+        str | None,
+        typer.Argument(
+            help="The text that is looked at; - for standard input. None with --source-states.",
+            show_default=False,
+            metavar="KEY_TEXT",
+        ),
+    ] = None,
     value_text: Annotated[
         str | None,
         option(
@@ -62,6 +65,10 @@ def cross(
     With an encoder-decoder (t5, bart, marian) the decoder's text looks at the encoder's:
 
     attn cross --model FOLDER "Das Haus ist klein" "The house is small"
+
+    or at captured states, as those of the sound that Whisper hears:
+
+    attn cross --model FOLDER "the house" --source-states states.npy
     """
     from attncli.analysis.cross import cross_document, cross_memory, cross_numbers
     from attncli.render.encoding import estimate_bytes
@@ -78,8 +85,14 @@ def cross(
         )
     if query_text == key_text == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
+    looked_at = model.source_states if key_text is None else key_text
+    if looked_at is None or None not in (key_text, model.source_states):
+        raise UsageError(
+            "nothing is looked at" if key_text is None else "a text and captured states are both to be looked at",
+            expected="KEY_TEXT, or --source-states FILE of an encoder-decoder",
+        )
     loaded = request.model(environment, model, attention, compute, tokenizer=tokenizer)
-    texts = _texts(environment, loaded, query_text, key_text, value_text)
+    texts = _texts(environment, loaded, query_text, looked_at, value_text)
     decoder = loaded.spec.decoder or loaded.spec
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
     layers = request.numbers(model.layer, "layer", len(decoder.blocks))
@@ -103,11 +116,16 @@ def cross(
     picture.give([document], cross_screen, cross_rows, output, environment, how)
 
 
-def _texts(environment: Environment, model: Model, query: str, key: str, value: str | None) -> Texts:
-    from attncli.analysis.cross import Texts
+def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> Texts:
+    from attncli.analysis.cross import Texts, states
     from attncli.errors import UnsupportedError
 
-    found = [request.one_text(environment, TextOptions(text=text)).text for text in (query, key)]
+    found = [
+        request.one_text(environment, TextOptions(text=text)).text for text in (query, key) if isinstance(text, str)
+    ]
+    if isinstance(key, Path):
+        assert model.memory is not None
+        return Texts(found[0], key.name, model.encode(found[0]), states(model.memory.shape[-2]))
     if model.identity.source != "checkpoint":
         values = None if value is None else model.encode(value)
         return Texts(found[0], found[1], model.encode(found[0]), model.encode(found[1]), value, values)

@@ -58,6 +58,13 @@ SOURCE = option(
     metavar="TEXT",
     rare=True,
 )
+SOURCE_STATES = option(
+    "--source-states",
+    help="The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.",
+    panel=MODEL,
+    metavar="FILE",
+    rare=True,
+)
 GLOBAL_TOKENS = option(
     "--global-tokens",
     help="Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.",

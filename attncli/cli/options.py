@@ -54,6 +54,7 @@ class ModelOptions:
     model: Annotated[str | None, the.CHECKPOINT] = None
     ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None
     source: Annotated[str | None, the.SOURCE] = None
+    source_states: Annotated[Path | None, the.SOURCE_STATES] = None
     global_tokens: Annotated[str | None, the.GLOBAL_TOKENS] = None
     weights: Annotated[Path | None, the.WEIGHTS] = None
     embeddings: Annotated[Path | None, the.EMBEDDINGS] = None

@@ -150,9 +150,10 @@ def model(
     name = model_name(environment, asked, attention, tokenizer)
     if name is None and asked.ignore_config:
         raise UsageError("--ignore-config is about a checkpoint, and there is none", expected="--model NAME as well")
-    if name is None and (asked.source, asked.global_tokens) != (None, None):
-        told = "--source is for encoder-decoder" if asked.source is not None else "--global-tokens is for longformer"
-        raise UsageError(f"{told} checkpoints, and there is none", expected="--model NAME as well")
+    for told in ("source", "source_states", "global_tokens"):
+        if name is None and getattr(asked, told) is not None:
+            option = f"--{told.replace('_', '-')}"
+            raise UsageError(f"{option} is about a checkpoint, and there is none", expected="--model NAME as well")
     if name is not None:
         from attncli.cli.checkpoint_option import checkpoint
 

@@ -1,4 +1,4 @@
-"""One matrix from a file: a mask or embeddings, as .npy, .npz, .json or .csv."""
+"""One matrix from a file: a mask or embeddings, as .npy, .npz, .safetensors, .json or .csv."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from attncli.inputs.tensors import read_tensors
 TEXT_LIMIT = 256 * 2**20
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 TRUTH = {"true": True, "false": False}
-FORMATS = (".npy", ".npz", ".json", ".csv", ".tsv")
+FORMATS = (".npy", ".npz", ".safetensors", ".json", ".csv", ".tsv")
 
 
 def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray[Any, Any]:
     """A matrix [row, column] with at least one row and column.
 
-    what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz that holds several.
-    Numbers keep the data type of an .npy or .npz; .json (a list of rows) and .csv (comma, semicolon or tab; no header)
-    give float64, or bool where every value is true or false.
+    what: what the matrix is, in a word ("mask"); also the name of the array to take from an .npz or .safetensors that
+    holds several. A first axis of one entry, as of a batch, is taken off. Numbers keep the data type of these and .npy;
+    .json (a list of rows) and .csv (comma, semicolon or tab; no header) give float64, or bool where every value is true
+    or false.
 
     Raises InputError for a damaged file, another number of axes, no values, rows of different length, values that are
     no finite numbers (naming row and column, 0-based), and as `read_tensors`.
     """
     where = str(path)
     match path.suffix.lower():
-        case ".npy" | ".npz":
+        case ".npy" | ".npz" | ".safetensors":
             found = _only(read_tensors(path, limit=limit, allow_nonfinite=True), what, where)
         case ".json":
             found = _from_rows(
@@ -49,6 +50,8 @@ def read_matrix(path: Path, what: str, *, limit: int = SIZE_LIMIT) -> np.ndarray
             raise InputError(
                 f"{kind or 'no ending'} is not a known kind of {what} file", where=where, expected=" ".join(FORMATS)
             )
+    if found.ndim == 3 and len(found) == 1:
+        found = found[0]
     if found.ndim != 2 or 0 in found.shape:
         raise InputError(
             f"the {what} has the shape {list(found.shape)}", where=where, expected="a matrix: rows and columns"

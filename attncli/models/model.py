@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, choose
 from attncli.arrays.selection import EVERY, Selection
-from attncli.errors import UnsupportedError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.tokenize import Token, Tokenizer
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import Context
@@ -134,6 +134,7 @@ class Model(Struct, frozen=True, eq=False):
         What was computed in a wider type (`computing`) comes rounded to `backend.dtype`. Scores and weights of low
         precision are float32.
         """
+        self._check_memory()
         tokens = self.encode(text) if isinstance(text, str) else self.checked(list(text))
         backend = self._going_on(past) if past else self.computing(len(tokens))
         context = Context(
@@ -166,6 +167,7 @@ class Model(Struct, frozen=True, eq=False):
         its end mean nothing and `batch.alone` takes them off. Raises as `trace`, and UnsupportedError where padding
         would change a text's own numbers.
         """
+        self._check_memory()
         if self.memory is not None:
             raise UnsupportedError("texts that read another one do not run in batches", expected="one text at a time")
         tokens = [self.encode(text) if isinstance(text, str) else self.checked(list(text)) for text in texts]
@@ -175,6 +177,15 @@ class Model(Struct, frozen=True, eq=False):
             partial(self._given, backend, heads),
             run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep), interventions),
         )
+
+    def _check_memory(self) -> None:
+        """Raise UsageError for a decoder that has nothing to read."""
+        if self.memory is None and any(block.cross is not None for block in self.spec.blocks):
+            raise UsageError(
+                f"the decoder of a {self.spec.family} model reads what its encoder made, and nothing is here",
+                expected="captured states, [token, width]",
+                hint="--source-states FILE",
+            )
 
     def finish(self, hidden: Array) -> Array:
         """The final norm over vectors that leave the last layer, [token, width]; they themselves if there is none."""
@@ -209,6 +220,30 @@ class Model(Struct, frozen=True, eq=False):
         memory = wide.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
         return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
+
+    def reading(self, states: np.ndarray[Any, Any]) -> Model:
+        """The decoder of a model over captured states of its encoder, [token, width]: as `decoder`, without the text
+        that they came from, or with none, as for Whisper.
+
+        Raises UnsupportedError for a model without cross-attention, InputError for states of another width.
+        """
+        spec = self.spec if self.spec.decoder is None else self.spec.decoder
+        cross = next((block.cross for block in spec.blocks if block.cross is not None), None)
+        if cross is None:
+            raise UnsupportedError(
+                f"a {self.spec.family} model has no cross-attention",
+                expected="an encoder-decoder, such as t5 or bart, or whisper",
+            )
+        if self.own_layers and states.shape[-1] != spec.d_model:
+            raise InputError(
+                f"the states are {states.shape[-1]} wide, the decoder reads vectors of {spec.d_model}",
+                expected=f"[token, {spec.d_model}], what leaves the encoder's last norm",
+            )
+        memory = self._computing_in("float64").array(states) if self.own_layers else self.backend.array(states)
+        if self.spec.decoder is None:
+            return replace(self, memory=memory)
+        tokenizer = Shifted(self.tokenizer, spec.start)
+        return replace(self, spec=spec, store=self.other or self.store, tokenizer=tokenizer, other=None, memory=memory)
 
     def _given(self, computing: Backend, heads: Selection, trace: LayerTrace) -> LayerTrace:
         chosen = self.only(trace, heads)

@@ -44,15 +44,17 @@ def reference(
     target: Sequence[int] | None = None,
     dtype: str = "float64",
     everywhere: Sequence[int] | None = None,
+    states: Floats | None = None,
 ) -> tuple[Side, ...]:
     """The model's side, or the encoder's and the decoder's for an encoder-decoder given a `target`.
 
     dtype: "float64" or "float32", which is transformers' own float32. Raises UnsupportedError without
     transformers, InputError where transformers cannot load the folder. everywhere: positions of the global tokens of a
-    model that knows such; None for those that the class that saved it has.
+    model that knows such; None for those that the class that saved it has. states: what an encoder made, [token,
+    width], for a decoder that reads it; then `ids` are the decoder's, and its side alone is given.
     """
-    with running(folder, both=target is not None, dtype=dtype) as model:
-        return sides(model, ids, target, everywhere)
+    with running(folder, both=target is not None or states is not None, dtype=dtype) as model:
+        return sides(model, ids, target, everywhere) if states is None else (over(model, ids, states),)
 
 
 @contextmanager
@@ -107,6 +109,15 @@ def sides(
             _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
         )
     return (Side(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
+
+
+def over(model: Any, ids: Sequence[int], states: Floats) -> Side:
+    """What the decoder makes of these tokens over what an encoder made, [token, width]."""
+    torch = import_module("torch")
+    read = torch.from_numpy(np.asarray(states, np.float64))[None].to(model.dtype)
+    given = {"decoder_input_ids": torch.tensor([list(ids)]), "encoder_outputs": (read,), "use_cache": False}
+    out = model(**given, output_attentions=True, output_hidden_states=True)
+    return Side(_arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions))
 
 
 def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) -> tuple[Floats, ...]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
+from attncli.mechanism.random_streams import normal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.load import load
 from attncli.models.model import Model
@@ -27,6 +28,9 @@ LIMIT = 1e-10
 
 RATIO = 2.0
 """How many times as far from float64 as transformers' float32 the run's float32 may be."""
+
+READ = 40
+"""How many random states a decoder without its encoder reads."""
 
 Floats = np.ndarray[Any, Any]
 
@@ -87,15 +91,23 @@ def verify(
     """Compare a checkpoint's run with transformers' own.
 
     text: the text, or token ids. target: an encoder-decoder's other text; None for the same text.
+    A decoder without its encoder reads random states, seeded.
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
     models = {dtype: load(folder, dtype=dtype, backend=backend, ignore=ignore) for dtype in ("float64", "float32")}
+    states = None
+    if any(block.cross is not None for block in models["float64"].spec.blocks):
+        states = normal(0, "states", (READ, models["float64"].spec.d_model)).astype(np.float64)
+        models = {dtype: model.reading(states) for dtype, model in models.items()}
     model = models["float64"]
     tokens, other = _tokens(model, text), _target(model, text, target)
     model.store.embed(model.backend, tokens)  # a tokenizer of another model is told here, not by an index out of range
     ids, wanted = _ids(tokens), None if other is None else _ids(other)
-    exact, single = (reference(folder, ids, target=wanted, dtype=dtype) for dtype in ("float64", "float32"))
-    names: tuple[SideName, ...] = ("self",) if other is None else ("encoder", "decoder")
+    exact, single = (
+        reference(folder, ids, target=wanted, dtype=dtype, states=states) for dtype in ("float64", "float32")
+    )
+    alone: SideName = "self" if states is None else "decoder"
+    names: tuple[SideName, ...] = (alone,) if other is None else ("encoder", "decoder")
     layers, ours = [], []
     for side, name, theirs in zip(_sides(model, tokens, other), names, exact, strict=True):
         layers += [_difference(name, trace, hidden, theirs) for trace, hidden in side]

@@ -18,10 +18,13 @@ SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    case = replace(
-        CASES["bart"], config={**CASES["bart"].config, "vocab_size": 320}
-    )  # as many as the sample tokenizer has
-    made = make(case, tmp_path_factory.mktemp("bart"))
+    return reading_text("bart", tmp_path_factory.mktemp("bart"))
+
+
+def reading_text(family: str, folder: Path) -> Path:
+    """A checkpoint with the sample tokenizer, and as many vectors as that has."""
+    case = replace(CASES[family], config={**CASES[family].config, "vocab_size": 320})
+    made = make(case, folder)
     shutil.copy(SAMPLES / "tokenizer.json", made / "tokenizer.json")
     return made
 
@@ -45,3 +48,35 @@ def test_the_decoder_runs_on_its_own_text_with_causal_masks(folder: Path) -> Non
 def test_only_encoder_decoders_read_a_source(model: tuple[str, ...], code: int) -> None:
     found = ask("heads", "it was", "--source", "it is", *model)
     assert (found.code, found.out) == (code, "")
+
+
+def test_captured_states_take_the_place_of_the_text_that_they_came_from(folder: Path, tmp_path: Path) -> None:
+    read = attncli.load(folder, dtype="float64").decoder("the dog").memory
+    np.save(tmp_path / "states.npy", read[None])  # with the axis of a batch of one, as libraries give them
+    told = ("the cat sat", "--model", str(folder), "--json", "--dtype", "float64")
+    documents = [
+        ask("run", *told, *source).json
+        for source in (("--source", "the dog"), ("--source-states", str(tmp_path / "states.npy")))
+    ]
+    assert documents[0]["layers"] == documents[1]["layers"]
+    assert documents[1]["warnings"][-1].endswith(f"over {len(read)} captured states of its encoder: states.npy")
+
+
+def test_whisper_reads_captured_states_and_nothing_else(tmp_path: Path) -> None:
+    made = str(reading_text("whisper", tmp_path / "whisper"))
+    np.savez(tmp_path / "states.npz", states=np.ones((7, 30)), other=np.ones(3))
+    np.save(tmp_path / "narrow.npy", np.ones((7, 12)))
+    told = ("heads", "--model", made, "--ids", "2 5 9", "--json")
+    found = ask(*told, "--source-states", str(tmp_path / "states.npz")).json
+    assert found["warnings"] == ["this is the decoder, over 7 captured states of its encoder: states.npz"]
+    seen = ("cross", "a", "--model", made, "--layer", "1", "--json")
+    (layer,) = ask(*seen, "--source-states", str(tmp_path / "states.npz")).json["layers"]
+    assert np.allclose([head["weights"] for head in layer["heads"]], 1 / 7, atol=1e-6)  # equal states, equal weights
+    assert (ask(*seen).code, ask("cross", "a", "b", "--source-states", "x.npy").code) == (2, 2)
+    for extra, code, what in (
+        ((), 2, "reads what its encoder made"),
+        (("--source-states", str(tmp_path / "narrow.npy")), 3, "12 wide"),
+        (("--source", "a", "--source-states", "b.npy"), 4, "no cross-attention"),
+    ):
+        refused = ask(*told, *extra)
+        assert (refused.code, what in refused.err) == (code, True), refused.err

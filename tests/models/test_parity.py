@@ -30,6 +30,8 @@ from attncli.models.transformers_reference import Side, reference
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TEXTS = (IDS, (19, 4, 60, 8, 8, 23, 6), (33, 12, 3, 41, 29, 55, 10, 7, 36, 5, 21))
 TARGET = (2, 17, 33, 8, 40, 6, 19)
+READING = ("whisper",)
+STATES = np.random.default_rng(2).standard_normal((9, 30))
 LIBRARIES = ("numpy", "torch")
 TORCH_THOROUGHLY = pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 
@@ -43,9 +45,16 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def expected(folder_of: Callable[[str], Path]) -> Callable[..., tuple[Side, ...]]:
     @cache
     def found(name: str, ids: tuple[int, ...] = IDS, dtype: str = "float64") -> tuple[Side, ...]:
-        return reference(folder_of(name), ids, target=TARGET if two_sided(name) else None, dtype=dtype)
+        target, states = TARGET if two_sided(name) else None, STATES if CASES[name].model_type in READING else None
+        return reference(folder_of(name), ids, target=target, dtype=dtype, states=states)
 
     return found
+
+
+def opened(folder: Path, **how: str) -> Model:
+    """The checkpoint; a decoder alone with something to read."""
+    model = attncli.load(folder, **how)
+    return model.reading(STATES) if model.spec.family in READING else model
 
 
 def two_sided(name: str) -> bool:
@@ -104,7 +113,7 @@ def side_by_side(ours: tuple[Side, ...], theirs: tuple[Side, ...]) -> Iterator[P
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", CASES)
 def test_float64(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
-    model = attncli.load(folder_of(name), backend=library, dtype="float64")
+    model = opened(folder_of(name), backend=library, dtype="float64")
     assert model.warnings == ()
     found = list(pairs(model, expected(name)))
     assert max(found, key=lambda pair: pair.apart).apart < 1e-10
@@ -119,7 +128,7 @@ def test_float32(name: str, library: str, folder_of: Callable, expected: Callabl
 
     Where transformers is right to the last bit, rounding the result may still cost half a unit in the last place.
     """
-    model = attncli.load(folder_of(name), backend=library, dtype="float32")
+    model = opened(folder_of(name), backend=library, dtype="float32")
     for ids in TEXTS:
         exact = expected(name, ids)
         theirs = {pair.what: pair.apart for pair in side_by_side(expected(name, ids, "float32"), exact)}
@@ -138,7 +147,7 @@ def test_float32_throughout(
     Tiny random models magnify single roundings by chance; the geometric mean over three texts evens that out.
     """
     monkeypatch.setattr(estimate, "WIDE_UP_TO", 0.0)
-    model = attncli.load(folder_of(name), backend=library, dtype="float32")
+    model = opened(folder_of(name), backend=library, dtype="float32")
     assert model.computing(len(IDS)) is model.backend
     ratios = []
     for ids in TEXTS:
@@ -283,6 +292,9 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("mbart", "norms", lambda spec: norms(spec, eps=1.0)),
     ("m2m_100", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="halves"))),
     ("blenderbot", "scale", lambda spec: attention(spec, scale=0.3)),
+    ("whisper", "causal", lambda spec: attention(spec, mask=Everywhere())),
+    ("whisper", "what it reads", lambda spec: blocks(spec, lambda block: replace(block, cross=replace(block.cross,
+    scale=0.3)))),
     ("marian", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="sinusoidal"))),
 ]  # fmt: skip
 
@@ -291,7 +303,7 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
 def test_negative_controls(
     name: str, knob: str, turn: Callable[[Spec], Spec], folder_of: Callable, expected: Callable
 ) -> None:
-    model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
+    model = opened(folder_of(name), backend="numpy", dtype="float64")
     spec = turn(model.spec)
     assert spec != model.spec
     turned = replace(model, spec=spec, store=CheckpointStore(spec, model.store.checkpoint, model.store.binding))
@@ -304,7 +316,7 @@ def test_a_padding_token_in_the_text_is_not_counted(
     name: str, padding: int, folder_of: Callable, expected: Callable
 ) -> None:
     ids = (7, 3, padding, 50, padding, 28)
-    model = attncli.load(folder_of(name), backend="numpy", dtype="float64")
+    model = opened(folder_of(name), backend="numpy", dtype="float64")
     assert max(pair.apart for pair in pairs(model, expected(name, ids), ids)) < 1e-10
 
 

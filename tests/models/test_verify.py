@@ -54,6 +54,12 @@ def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:
     ] * 3
 
 
+def test_a_decoder_that_reads_random_states(tmp_path: Path) -> None:
+    found = verify.verify(make(CASES["whisper"], tmp_path), IDS)
+    assert found.passed
+    assert [(layer.side, len(layer.weights), len(layer.cross)) for layer in found.layers] == [("decoder", 5, 5)] * 3
+
+
 def scaled(model: Model, factor: float, layer: int) -> Model:
     blocks = list(model.spec.blocks)
     attention = blocks[layer].attention

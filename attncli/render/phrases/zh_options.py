@@ -59,6 +59,7 @@ OPTIONS: dict[str, str] = {
     "Heads to show, counted from 0: 5, 0,3 or 2-5.": "要显示的头，从 0 数起：5、0,3 或 2-5。",
     "A checkpoint: folder, hub id or alias such as minilm.": "检查点：文件夹、hub 名称，或 minilm 之类的别名。",
     "Run although this key of config.json is not implemented.": "即使尚未实现 config.json 的这个键，也照样运行。",
+    "The same over captured states of the encoder, [token, width], as Whisper's decoder needs them.": "同上，但读取事先存下的编码器状态 [token, width]，Whisper 的解码器需要它。",
     "Longformer, LED: positions of tokens that see all and are seen by all, such as 0,5.": "Longformer、LED：能看到全文、也被全文看到的词元的位置，例如 0,5。",
     "Encoder-decoders: the text that the decoder reads; TEXT is the decoder's own.": "编码器-解码器：解码器所读的文本；TEXT 是解码器自己的。",
     "Weights of one attention layer: .safetensors, .npz, .pt.": "一层注意力的权重：.safetensors、.npz、.pt。",
