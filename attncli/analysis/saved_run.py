@@ -22,11 +22,11 @@ from attncli.analysis.words import identities
 from attncli.errors import InputError
 from attncli.inputs.strict_json import parsed_object
 from attncli.inputs.token import Token
-from attncli.mechanism.trace import STAGES, shapes_of
+from attncli.mechanism.trace import STAGES, Shape, shapes_of
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
-STAGE_NAME = re.compile(r"layers\.(\d{1,6})\.([a-z]+)")
+STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
 HEAD = ("schema", "version", "text", "tokens", "model", "attention")
 HEADED = "metadata as attn run --save writes it"
 
@@ -63,7 +63,7 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
     tokens = tokens_of(found.tokens)
     learned = found.model.source == "checkpoint"
     links = Links(tokens, top=top, everything=not learned)
-    parts = []
+    parts, shapes = [], []
     for layer, stages in layers.items():
         weights = stages["weights"]
         if weights.ndim != 3 or weights.shape[1] != len(tokens) or weights.shape[2] < len(tokens):
@@ -72,23 +72,23 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
                 where=where,
                 expected=f"[head, {len(tokens)}, {len(tokens)}]",
             )
+        shapes.append(_checked_shapes(layer, stages, tensors, len(tokens), where))
         links.add(layer, range(len(weights)), list(weights))
         heads = [
             RunHead(head=head, weights=rows, scores=_of(stages, "masked", head), output=_of(stages, "mixed", head))
             for head, rows in enumerate(weights)
         ]
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
-    shapes = [
-        ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=row.formula)
-        for row in shapes_of(_steps(next(iter(layers.items())), tensors))
-    ]
     document = RunDocument(
         version=found.version,
         text=found.text,
         tokens=found.tokens,
         model=found.model,
         attention=found.attention,
-        shapes=shapes,
+        shapes=[
+            ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=row.formula)
+            for row in shapes[0]
+        ],
         overview=links.overview(),
         layers=parts,
         links=links.found(),
@@ -100,19 +100,33 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
     return document
 
 
+def _checked_shapes(layer: int, stages: Tensors, tensors: Tensors, tokens: int, where: str) -> list[Shape]:
+    """The shape trace of a layer. Raises InputError unless every stage has its axes, and each axis one size in all."""
+    found = {name: array for name, array in stages.items() if name in STAGES}
+    if f"hidden.{layer}" in tensors:
+        found["hidden"] = tensors[f"hidden.{layer}"]
+    heads = len(stages["weights"])
+    try:
+        sizes = {axis: size for row in shapes_of(found) for axis, size in zip(row.axes, row.shape, strict=True)}
+        if heads % (sizes.get("kv", heads) or heads + 1):
+            raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
+        if sizes.get("token", tokens) != tokens:
+            raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
+        return shapes_of(_steps(found))
+    except ValueError as error:
+        raise InputError(
+            f"layers.{layer} contradicts itself: {error}", where=where, expected="stages as attn run --save writes them"
+        ) from error
+
+
 def _of(stages: Tensors, name: str, head: int) -> np.ndarray[Any, Any] | UnsetType:
     """A head's part of a stage, absent where the file lacks it or has fewer heads of it."""
     return stages[name][head] if name in stages and head < len(stages[name]) else UNSET
 
 
-def _steps(
-    layer: tuple[int, dict[str, np.ndarray[Any, Any]]], tensors: Mapping[str, np.ndarray[Any, Any]]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """A layer's stages as its shape trace tells them: with what entered it, without steps that changed nothing."""
-    number, stages = layer
-    found = {name: array for name, array in stages.items() if name in STAGES}
-    if f"hidden.{number}" in tensors:
-        found["hidden"] = tensors[f"hidden.{number}"]
+def _steps(stages: Tensors) -> dict[str, np.ndarray[Any, Any]]:
+    """A layer's stages as its shape trace tells them: without steps that changed nothing."""
+    found = dict(stages)
     for name, before in (("masked", "biased"), ("biased", "capped"), ("capped", "scaled")):
         if name in stages and before in stages and np.array_equal(stages[name], stages[before]):
             del found[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -31,6 +32,8 @@ SAME = 1e-2
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 ROLES = ("q", "k", "v")
+LAYER = re.compile(r"layers\.(0|[1-9][0-9]{0,17})\.q")
+"""The queries of a layer, as `--save` names them."""
 OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
 
 
@@ -85,7 +88,7 @@ def captured(tensors: Tensors, where: str, backend: Backend, options: Options, *
     used where the file has them and the options do not say otherwise. Raises InputError.
     """
     prefix = _prefix(tensors, where, layer)
-    given = [backend.array(_with_heads(tensors[prefix + name])) for name in ROLES]
+    given = [backend.array(array) for array in _alike([_with_heads(tensors[prefix + name]) for name in ROLES])]
     extra = {name: tensors[name] for name in OPTIONAL if name in tensors}
     lengths = options.key_lengths if options.key_lengths is not None else extra.get("key_lengths")
     _, q, k, v, rule = checked(
@@ -111,24 +114,40 @@ def _with_heads(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array[None] if array.ndim == 2 else array
 
 
+def _alike(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The arrays with the leading axes that they have together; as they are where those do not broadcast."""
+    if any(array.ndim < 3 for array in arrays):
+        return arrays
+    try:
+        lead = np.broadcast_shapes(*(array.shape[:-3] for array in arrays))
+    except ValueError:
+        return arrays
+    return [np.broadcast_to(array, (*lead, *array.shape[-3:])) for array in arrays]
+
+
 def _prefix(tensors: Tensors, where: str, layer: int | None) -> str:
     if layer is None and all(name in tensors for name in ROLES):
         return ""
-    saved = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and name.endswith(".q")})
+    saved = sorted(int(match[1]) for name in tensors if (match := LAYER.fullmatch(name)))
     if saved:
         chosen = saved[0] if layer is None else layer
-        if chosen in saved:
-            return f"layers.{chosen}."
-        raise InputError(
-            f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}"
-        )
+        if chosen not in saved:
+            raise InputError(
+                f"there is no layer {chosen} in this file", where=where, expected=f"one of {', '.join(map(str, saved))}"
+            )
+        lacking = [name for role in ROLES if (name := f"layers.{chosen}.{role}") not in tensors]
+        if lacking:
+            raise InputError(
+                f"this file has layers.{chosen}.q without {' and '.join(lacking)}", where=where, expected="q, k and v"
+            )
+        return f"layers.{chosen}."
     missing = [name for name in ROLES if name not in tensors]
     if not missing:
         raise InputError(
             f"there is no layer {layer}: this file has q, k and v of no layer", where=where, expected="no --layer"
         )
     found = listing(sorted(tensors)) or "nothing"
-    close = [match for name in missing for match in get_close_matches(name, tensors, 1, 0.4)]
+    close = [near for name in missing for near in get_close_matches(name, tensors, 1, 0.4)]
     hint = f"rename {close[0]!r}" if close else "attn weights show FILE lists what is there"
     raise InputError(
         f"no tensor is called {' or '.join(missing)}; found {found}", where=where, expected="q, k and v", hint=hint

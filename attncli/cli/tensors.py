@@ -93,9 +93,11 @@ def tensors(
     if scale == "sqrt-dmodel":
         raise UsageError("captured arrays have no d_model", expected="--scale sqrt-dk, none or a number")
     q = next((array for name, array in found.items() if name == "q" or name.endswith(".q")), None)
-    number = None if scale is None or q is None else scale_number(scale, q.shape[-1], q.shape[-1])
+    width = 1 if q is None or not q.size or not q.ndim else q.shape[-1]
+    number = None if scale is None else scale_number(scale, width, width)
     lengths = None if key_lengths is None else request.whole_numbers(key_lengths, "--key-lengths")
-    work = 0 if q is None else 2 * q.size * max(array.shape[-2] for array in found.values() if array.ndim > 1)
+    rows = [array.shape[-2] for array in found.values() if array.ndim > 1]
+    work = 0 if q is None or not rows else 2 * q.size * max(rows)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
     options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
     arrays = captured(found, str(file), backend, options, layer=layer)

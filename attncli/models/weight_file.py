@@ -15,7 +15,7 @@ from attncli.mechanism.mask import Everywhere, Mask
 from attncli.models.layouts.layout import Asked
 from attncli.models.layouts.recognise import Recognised, read_weight_file
 from attncli.models.model import Identity, Model
-from attncli.models.one_layer import OneLayerStore, Settings, check_width, digest, spec_of
+from attncli.models.one_layer import OneLayerStore, Settings, digest, spec_of
 
 
 class Around(Struct, frozen=True):
@@ -86,8 +86,6 @@ def model_of(
         softcap=around.softcap,
         mask=around.mask,
     )
-    if (output := found.weights.get("o.weight")) is not None:
-        check_width(settings, output.shape[0], "")
     spec = spec_of(settings)
     seed = around.seed if around.seed is not None else found.seed or 0
     store = OneLayerStore(spec, found.weights, seed, around.embedding, found.vocabulary)

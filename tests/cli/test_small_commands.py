@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ from asking import ask
 
 import attncli
 from attncli.analysis.documents.json_schema import SCHEMAS
+from attncli.inputs.tensors import tensor_file, write_tensors
 
 
 def test_tokens_of_every_script_are_aligned_with_the_text() -> None:
@@ -133,3 +135,68 @@ def test_what_save_wrote_is_known_as_such(tmp_path: Path) -> None:
     assert "not read as an attention" not in shown
     row = next(line for line in shown.splitlines() if line.startswith("layers.0.weights"))
     assert row.split()[1] == "A"
+
+
+def saved(tmp_path: Path, change: Callable[[dict[str, np.ndarray]], object]) -> str:
+    """A saved run of three tokens and two heads whose tensors were changed."""
+    path = tmp_path / "saved.safetensors"
+    assert ask("run", "a b c", "--num-heads", "2", "--save", str(path)).code == 0
+    held = tensor_file(path)
+    tensors = held.tensors(allow_nonfinite=True)
+    change(tensors)
+    write_tensors(path, tensors, held.metadata)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.update({"layers.0.q": t["layers.0.q"][:, :1]}), "axis 'query'"),
+        (lambda t: t.update({"layers.0.capped": np.zeros(0, np.float32)}), "stage capped has 1 axes"),
+        (lambda t: t.update({"layers.0.out": t["layers.0.out"][:, :5]}), "axis 'width'"),
+        (lambda t: t.update({"hidden.0": t["hidden.0"][:2]}), "hidden.0 is of 2 tokens"),
+        (lambda t: t.update({f"layers.0.{name}": t["layers.0.q"][:0] for name in "kv"}), "cannot share 0"),
+        (lambda t: t.update({"layers.00.weights": t.pop("layers.0.weights")}), "no layer with weights"),
+    ],
+)
+def test_a_saved_run_whose_stages_contradict_each_other_is_bad_input(
+    change: Callable[[dict[str, np.ndarray]], object], says: str, tmp_path: Path
+) -> None:
+    found = ask("view", saved(tmp_path, change))
+    assert (found.code, found.out) == (3, ""), found.err
+    assert says in found.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.pop("layers.0.v"), "layers.0.q without layers.0.v"),
+        (lambda t: t.update({"layers.x.q": t["layers.0.q"]}), ""),
+        (lambda t: (t.clear(), t.update(q=np.float32(1))), "no tensor is called k or v"),
+        (lambda t: (t.clear(), t.update(dict.fromkeys("qkv", np.ones((2, 0), np.float32)))), "holds nothing"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--scale", "none")])
+def test_arrays_of_odd_names_and_sizes(
+    change: Callable[[dict[str, np.ndarray]], object], says: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    found = ask("tensors", saved(tmp_path, change), *options)
+    assert found.code == (3 if says else 0), found.err
+    assert says in found.err
+
+
+def test_leading_axes_that_broadcast_are_shown_whole(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=size).astype(np.float32) for size in ((2, 3, 4), (3, 2, 5, 4), (1, 2, 5, 6)))
+    np.savez(tmp_path / "a.npz", q=q, k=k, v=v)
+    found = ask("tensors", str(tmp_path / "a.npz"), "--json").json
+    assert len(found["batch"]) == 3
+    for at in range(3):
+        alone = attncli.attention(q, k[at], v[0])
+        assert np.allclose([head["output"] for head in found["batch"][at]["heads"]], alone.mixed, atol=1e-6)
+
+
+def test_the_page_of_arrays_that_torch_computed(captured: Path, tmp_path: Path) -> None:
+    found = ask("tensors", str(captured), "--backend", "torch", "--html", str(tmp_path / "p.html"))
+    assert found.code == 0, found.err
+    assert (tmp_path / "p.html").stat().st_size > 10_000

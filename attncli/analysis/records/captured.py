@@ -11,6 +11,7 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.tensors import Captured
+from attncli.arrays.backend import choose
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
@@ -32,13 +33,16 @@ def captured_record(
         for found in (np.asarray(backend.numpy(array), np.float32) for array in (arrays.q, arrays.k))
     )
 
+    # what is held is on the CPU by now
+    numpy = backend if backend.name == "numpy" else choose("numpy", device=None, dtype="float32")
+
     def found() -> Iterator[HeadRecord]:
         for layer, place in enumerate(np.ndindex(lead)):
             chosen = selected(heads, held["weights"].shape[-3])
             stages = {name: array[place] for name, array in held.items()}
-            made = LayerRecords(backend, layer, sides, chosen, everything=True)
-            feed_whole(backend, made, stages, None)
-            yield from made.records(arithmetic(backend, stages, arrays.rule.scale, arrays.rule.softcap))
+            made = LayerRecords(numpy, layer, sides, chosen, everything=True)
+            feed_whole(numpy, made, stages, None)
+            yield from made.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
 
     name = document.file
     return RunRecord(name, name, sides, document.model, document.attention, found(), document.warnings)

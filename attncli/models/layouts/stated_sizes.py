@@ -63,7 +63,7 @@ def facts_of(
         raise label.wrong("v.weight", v, f"rows that {shared} heads can share")
     v_dim = v.shape[0] // shared
     _check_asked("--d-v", asked.d_v, v_dim, where)
-    _check_rest(weights, label, count * v_dim)
+    _check_rest(weights, label, count * v_dim, width)
     _check_learned(weights, label, where, {"bias_k": shared * dim, "bias_v": shared * v_dim})
     biased = any(f"{role}.bias" in weights for role in "qkvo")
     return Facts(width, count, shared, dim, v_dim, biased, "o.weight" in weights, "norm.weight" in weights), note
@@ -123,11 +123,13 @@ def _heads(
     return 1, ("the file does not say how many heads it has; read as 1 (--num-heads N)",)
 
 
-def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int) -> None:
+def _check_rest(weights: Mapping[str, Array], label: _Labels, mixed: int, d_model: int) -> None:
     """Biases, output projection, learned key and norm against the widths they meet. mixed: heads · d_v."""
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", output, f"{mixed} inputs, heads × d_v")
+    if output is not None and output.shape[0] != d_model:
+        raise label.wrong("o.weight", output, f"{d_model} outputs, as wide as what {label.of('q.weight')} takes")
     widths = {f"{role}.bias": weights[f"{role}.weight"].shape[0] for role in "qkvo" if f"{role}.weight" in weights}
     leaving = mixed if output is None else output.shape[0]
     for role, width in {**widths, "norm.weight": leaving, "norm.bias": leaving}.items():
