@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cache
+from unittest.mock import patch
 
 import induction_model
 
@@ -63,6 +64,8 @@ def pressed(
                 elif key.startswith("resize"):
                     width, height = map(int, key[6:].split(","))
                     await pilot.resize_terminal(width, height)
+                    while len(app.canvas.pane.rows) != height:
+                        await pilot.pause(0.01)
                 elif key.startswith("wheel"):
                     act(app.walk, "up" if key.endswith("-") else "down")
                 elif key == "wait":
@@ -76,10 +79,16 @@ def pressed(
             last(app)
             return lines(app)
 
-    text = asyncio.run(walk())
+    with patch("textual.pilot.wait_for_idle", _a_turn), patch("textual.app.wait_for_idle", _a_turn):
+        text = asyncio.run(walk())
     if app.failure is not None:
         raise app.failure
     return app, text
+
+
+async def _a_turn(*_: float) -> None:
+    """Messages have their turn. Textual's Pilot waits till the processor idles: on a busy machine, a second a key."""
+    await asyncio.sleep(0)
 
 
 async def _settled(app: Explorer, pilot: object) -> None:
