@@ -20,6 +20,7 @@ from tiny_sizes import (
     GPT2,
     LATENT,
     LAYER_NORM,
+    LED,
     LLAMA,
     LLAMA4,
     MIXED,
@@ -37,6 +38,12 @@ class Case(Struct, frozen=True):
     config: Mapping[str, Any]
     saved_by: str = "AutoModel"
     changed: Mapping[str, Any] = field(default_factory=dict)
+
+
+GEMMA = {
+    **LLAMA, **rope("default"), "sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0, "bos_token_id": 2,
+}  # fmt: skip
 
 
 CASES: dict[str, Case] = {
@@ -310,11 +317,14 @@ CASES: dict[str, Case] = {
     "umt5": Case("umt5", T5, "AutoModelForSeq2SeqLM"),
     "umt5 not gated": Case("umt5", {**T5, "feed_forward_proj": "relu"}),
     "whisper": Case("whisper", WHISPER, "AutoModelForSpeechSeq2Seq"),
+    "led": Case("led", LED, "AutoModelForSeq2SeqLM"),
+    "t5gemma": Case("t5gemma", {"encoder": {**GEMMA, "num_hidden_layers": 2}, "decoder": {**GEMMA, "hidden_size": 24}},
+                    "AutoModelForSeq2SeqLM"),
     "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
 }  # fmt: skip
 
 
-TWO_SIDED = ("t5", "mt5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "blenderbot", "marian")
+TWO_SIDED = ("led", "t5", "t5gemma", "mt5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "blenderbot", "marian")
 
 
 def make(case: Case, folder: Path, seed: int = 5) -> Path:

@@ -27,6 +27,10 @@ BART = {
     "encoder_ffn_dim": 37, "decoder_ffn_dim": 31, "max_position_embeddings": 29, "scale_embedding": True, "pad_token_id": 1,
     "decoder_start_token_id": 2,
 }  # fmt: skip
+LED = {
+    **{key: value for key, value in BART.items() if key not in ("max_position_embeddings", "scale_embedding")},
+    "max_encoder_position_embeddings": 32, "max_decoder_position_embeddings": 29, "attention_window": [4, 8],
+}  # fmt: skip
 WHISPER = {
     **{key: value for key, value in BART.items() if key != "max_position_embeddings"}, "encoder_layers": 1, "num_mel_bins": 4,
     "max_source_positions": 11, "max_target_positions": 29, "bos_token_id": 3, "eos_token_id": 4, "begin_suppress_tokens": None,

@@ -56,7 +56,7 @@ def run_block(
             inner, inner_empty = _attention(
                 backend, block.cross, weights, "cross", normed("cross.in", state), context.memory, context, layer
             )
-            after = normed("cross.sum", state + added(inner["out"]))
+            after = normed("cross.sum", state + added(normed("cross.out", inner["out"])))
             cross = LayerTrace(layer, inner, inner_empty, state, after)
             state = after
         if block.mlp is not None:

@@ -75,7 +75,7 @@ class Attention(Struct, frozen=True):
     temperature: how queries grow with their position; None for not.
     own_global: positions of tokens whose queries have a projection of their own, and meet keys and values of their own
     (roles `global_q`, `global_k`, `global_v`); None for a model without such roles. The mask says what they see
-    (Longformer).
+    (Longformer). source_width: of the vectors that keys and values are made from; None for those of the queries.
     Raises UsageError for another softcap.
     """
 
@@ -94,6 +94,7 @@ class Attention(Struct, frozen=True):
     latent: Latent | None = None
     temperature: Temperature | None = None
     own_global: tuple[int, ...] | None = None
+    source_width: int | None = None
 
     def __post_init__(self) -> None:
         if self.softcap is not None and not (math.isfinite(self.softcap) and self.softcap > 0):
@@ -160,7 +161,9 @@ class Experts(Struct, frozen=True):
     bounded: Bounded | None = None
 
 
-Place: TypeAlias = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+Place: TypeAlias = Literal[
+    "attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"
+]
 """Where a norm may sit: before a branch (in), on its result (out), after the residual sum (sum)."""
 
 

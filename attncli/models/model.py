@@ -234,10 +234,11 @@ class Model(Struct, frozen=True, eq=False):
                 f"a {self.spec.family} model has no cross-attention",
                 expected="an encoder-decoder, such as t5 or bart, or whisper",
             )
-        if self.own_layers and states.shape[-1] != spec.d_model:
+        width = cross.source_width or spec.d_model
+        if self.own_layers and states.shape[-1] != width:
             raise InputError(
-                f"the states are {states.shape[-1]} wide, the decoder reads vectors of {spec.d_model}",
-                expected=f"[token, {spec.d_model}], what leaves the encoder's last norm",
+                f"the states are {states.shape[-1]} wide, the decoder reads vectors of {width}",
+                expected=f"[token, {width}], what leaves the encoder's last norm",
             )
         memory = self._computing_in("float64").array(states) if self.own_layers else self.backend.array(states)
         if self.spec.decoder is None:

@@ -121,9 +121,10 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
 
 def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
     q, k, v = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_dim
+    source = width if spec.source_width is None else spec.source_width
     if spec.latent is None:
-        for name, out in (("q", q), ("k", k), ("v", v)):
-            yield Role(f"{prefix}.{name}.weight", (out, width))
+        for name, out, read in (("q", q, width), ("k", k, source), ("v", v, source)):
+            yield Role(f"{prefix}.{name}.weight", (out, read))
     else:
         yield from _latent(prefix, spec, spec.latent, width)
     yield Role(f"{prefix}.o.weight", (width, spec.heads * spec.v_dim))

@@ -65,6 +65,15 @@ def test_blocks_of_rows_and_batches_give_the_same(folder: Path, library: str) ->
         assert np.abs(plain(trace.after - alone(batch, 1, 5).after)).max() < 1e-12
 
 
+def test_an_encoder_with_global_tokens_feeds_its_decoder(tmp_path: Path) -> None:
+    folder, target = make(CASES["led"], tmp_path), (2, 17, 33, 8)
+    model = loaded(folder, (0, 3))
+    _, theirs = reference(folder, IDS, target=target, everywhere=(0, 3))
+    decoder = model.decoder(model.tokenizer.ids_to_tokens(IDS))
+    for trace in decoder.trace(model.tokenizer.ids_to_tokens(target)):
+        assert np.abs(trace.cross.stages["weights"] - theirs.cross[trace.layer]).max() < 1e-12
+
+
 def test_what_a_global_token_moves_is_of_its_own_values(folder: Path) -> None:
     model = loaded(folder, (4,))
     trace = next(iter(model.trace(model.tokenizer.ids_to_tokens(IDS))))

@@ -292,6 +292,11 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("mbart", "norms", lambda spec: norms(spec, eps=1.0)),
     ("m2m_100", "positions", lambda spec: replace(spec, embedding=replace(spec.embedding, positions="halves"))),
     ("blenderbot", "scale", lambda spec: attention(spec, scale=0.3)),
+    ("led", "windows", lambda spec: attention(spec, mask=Window(2, 2))),
+    ("led", "global", lambda spec: seeing_all(spec, (0,))),
+    ("t5gemma", "windows", lambda spec: attention(spec, mask=Window(3, 3))),
+    ("t5gemma", "norm after cross-attention", lambda spec: replace(spec, decoder=blocks(spec.decoder, lambda block:
+    replace(block, norms={place: norm for place, norm in block.norms.items() if place != "cross.out"})))),
     ("whisper", "causal", lambda spec: attention(spec, mask=Everywhere())),
     ("whisper", "what it reads", lambda spec: blocks(spec, lambda block: replace(block, cross=replace(block.cross,
     scale=0.3)))),

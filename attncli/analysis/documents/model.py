@@ -16,7 +16,7 @@ from attncli.analysis.documents.model_parts import (
     QkNormPart,
 )
 
-Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
+Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
 
 
 class AttentionRow(Part, frozen=True, kw_only=True):

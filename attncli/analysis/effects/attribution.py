@@ -157,6 +157,7 @@ def _layer(
     through("attn.sum", stream)
     if trace.cross is not None:
         crossing = _heads(text, weights, trace.cross, "cross", position)
+        through("cross.out", crossing)
         join(crossing)
         through("cross.sum", stream)
     if block.mlp is not None:

@@ -33,6 +33,7 @@ PLACES = {
     "attn.out": "on attention's result",
     "attn.sum": "after the residual",
     "cross.in": "before cross-attention",
+    "cross.out": "on its result",
     "cross.sum": "after its residual",
     "mlp.in": "before feed-forward",
     "mlp.out": "on feed-forward's result",

@@ -1,0 +1,91 @@
+"""T5Gemma: an encoder and a decoder of Gemma 2's layers, each with a config of its own. Source: Zhang et al., 2025."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from attncli.errors import InputError
+from attncli.mechanism.mask import Everywhere, Mask, Window
+from attncli.mechanism.spec import Block, Spec
+from attncli.models.config import Config, Fixed, settle
+from attncli.models.families import gemma2
+from attncli.models.family import Family
+
+ENCODER = replace(
+    gemma2.NAMES.with_roles(
+        {"attn.in": "pre_self_attn_layernorm", "attn.out": "post_self_attn_layernorm"},
+        outside={"tokens": "encoder.embed_tokens", "final": "encoder.norm"},
+    ),
+    layer="encoder.layers.{layer}.",
+    ignored=("lm_head.*", "score.*"),
+)
+
+DECODER = replace(
+    ENCODER.with_roles(
+        {
+            "cross.in": "pre_cross_attn_layernorm",
+            "cross.q": "cross_attn.q_proj",
+            "cross.k": "cross_attn.k_proj",
+            "cross.v": "cross_attn.v_proj",
+            "cross.o": "cross_attn.o_proj",
+            "cross.out": "post_cross_attn_layernorm",
+        },
+        outside={"tokens": "decoder.embed_tokens", "final": "decoder.norm", "head": "lm_head.out_proj"},
+    ),
+    layer="decoder.layers.{layer}.",
+)
+
+FIXED = {"is_encoder_decoder": Fixed(True, "the file would hold one side")}
+
+OF_ITS_PLACE = ("is_decoder", "cross_attention_hidden_size", "is_encoder_decoder", "tie_word_embeddings")
+"""Keys of a side that follow from which side it is, or are the whole model's."""
+
+
+def spec(config: Config) -> Spec:
+    """The Spec of a T5Gemma: the encoder, with the decoder inside."""
+    config.get("vocab_size")  # repeats the decoder's
+    told = _under(config, "encoder")
+    encoder = gemma2.spec(told)
+    encoder = replace(encoder, family="t5gemma", blocks=tuple(map(_both_ways, encoder.blocks)), head=None)
+    _settled(config, told)
+    told = _under(config, "decoder")
+    decoder = gemma2.spec(told)
+    start = told.whole("bos_token_id", default=2, least=0)
+    blocks = tuple(_crossing(block, encoder.d_model) for block in decoder.blocks)
+    assert decoder.head is not None
+    head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
+    _settled(config, told)
+    return replace(encoder, decoder=replace(decoder, family="t5gemma", blocks=blocks, start=start, head=head))
+
+
+def _under(config: Config, side: str) -> Config:
+    found = config.under(side)
+    if found is None:
+        raise InputError(f"config.json has no {side!r}", where=config.where, expected="the config of each side")
+    for key in OF_ITS_PLACE:
+        found.get(key)
+    return found
+
+
+def _settled(config: Config, side: Config) -> None:
+    for note in settle(side, {}):
+        config.note(note)
+
+
+def _both_ways(block: Block) -> Block:
+    """A layer whose queries also see what comes after, as far as they see what came before and one token further."""
+    mask = block.attention.mask
+    wide: Mask = (
+        Everywhere() if not isinstance(mask, Window) or mask.left is None else Window(mask.left + 1, mask.left + 1)
+    )
+    return replace(block, attention=replace(block.attention, mask=wide))
+
+
+def _crossing(block: Block, width: int) -> Block:
+    """A layer of the decoder, whose cross-attention reads vectors of the encoder's width, wherever they stand."""
+    cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
+    norm = block.norms["attn.in"]
+    return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})
+
+
+FAMILY = Family(spec, ENCODER, DECODER, FIXED)
