@@ -7,44 +7,12 @@ uniform and a model without its soft cap passes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, field
-from tiny_sizes import (
-    BARE,
-    BART,
-    BERT,
-    DEBERTA,
-    GPT2,
-    LATENT,
-    LAYER_NORM,
-    LED,
-    LLAMA,
-    LLAMA4,
-    MIXED,
-    PLAIN,
-    T5,
-    WHISPER,
-    rope,
-)
+from tiny_sizes import BARE, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, Case, rope
+from tiny_two_sided import TWO_SIDED_CASES
 
-
-class Case(Struct, frozen=True):
-    """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no head)."""
-
-    model_type: str
-    config: Mapping[str, Any]
-    saved_by: str = "AutoModel"
-    changed: Mapping[str, Any] = field(default_factory=dict)
-
-
-GEMMA = {
-    **LLAMA, **rope("default"), "sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
-    "final_logit_softcapping": 3.0, "bos_token_id": 2,
-}  # fmt: skip
-
+__all__ = ["CASES", "Case", "make"]
 
 CASES: dict[str, Case] = {
     "bert": Case("bert", BERT),
@@ -303,28 +271,8 @@ CASES: dict[str, Case] = {
         {**LLAMA4, "use_qk_norm": False, "attention_bias": True, "interleave_moe_layer_step": 2, "num_experts_per_tok": 2,
          "attn_temperature_tuning": False},
     ),
-    "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
-    "t5 gated": Case("t5", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
-    "mt5": Case("mt5", {**T5, "feed_forward_proj": "gated-gelu"}, "AutoModelForSeq2SeqLM"),
-    "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),
-    "mbart": Case("mbart", {**BART, "scale_embedding": False}, "AutoModelForSeq2SeqLM"),
-    "mbart by silence": Case("mbart", {key: value for key, value in BART.items() if not key.endswith("_id")}),
-    "m2m_100": Case("m2m_100", BART, "AutoModelForSeq2SeqLM"),
-    "m2m_100 by silence": Case("m2m_100", {**{key: value for key, value in BART.items() if "_id" not in key and "scale" not in key}, "d_model": 45}),
-    "pegasus": Case("pegasus", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
-    "blenderbot": Case("blenderbot", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
-    "blenderbot by silence": Case("blenderbot", {key: value for key, value in BART.items() if "scale" not in key}),
-    "umt5": Case("umt5", T5, "AutoModelForSeq2SeqLM"),
-    "umt5 not gated": Case("umt5", {**T5, "feed_forward_proj": "relu"}),
-    "whisper": Case("whisper", WHISPER, "AutoModelForSpeechSeq2Seq"),
-    "led": Case("led", LED, "AutoModelForSeq2SeqLM"),
-    "t5gemma": Case("t5gemma", {"encoder": {**GEMMA, "num_hidden_layers": 2}, "decoder": {**GEMMA, "hidden_size": 24}},
-                    "AutoModelForSeq2SeqLM"),
-    "marian": Case("marian", {**BART, "decoder_attention_heads": 3, "decoder_start_token_id": 60, "pad_token_id": 60}),
+    **TWO_SIDED_CASES,
 }  # fmt: skip
-
-
-TWO_SIDED = ("led", "t5", "t5gemma", "mt5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "blenderbot", "marian")
 
 
 def make(case: Case, folder: Path, seed: int = 5) -> Path:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from msgspec import Struct, field
+
+
+class Case(Struct, frozen=True):
+    """A checkpoint to make: family, config, and the class that saves it ("AutoModel" writes no head)."""
+
+    model_type: str
+    config: Mapping[str, Any]
+    saved_by: str = "AutoModel"
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
 
 BERT = {
     "vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
@@ -54,3 +67,9 @@ LLAMA4 = {
 
 def rope(kind: str, **told: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 97.0, **told}}
+
+
+GEMMA = {
+    **LLAMA, **rope("default"), "sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0, "bos_token_id": 2,
+}  # fmt: skip

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tiny_checkpoints import CASES, TWO_SIDED, make
+from tiny_checkpoints import CASES, make
+from tiny_two_sided import TWO_SIDED
 
 import attncli
 from attncli.mechanism.mask import AnyOf, Causal, Everywhere, Global, Window
