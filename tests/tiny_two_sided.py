@@ -13,7 +13,8 @@ TWO_SIDED_CASES: dict[str, Case] = {
     "mbart by silence": Case("mbart", {key: value for key, value in BART.items() if not key.endswith("_id")}),
     "m2m_100": Case("m2m_100", BART, "AutoModelForSeq2SeqLM"),
     "m2m_100 by silence": Case(
-        "m2m_100", {**{key: value for key, value in BART.items() if "_id" not in key and "scale" not in key}, "d_model": 45}
+        "m2m_100",
+        {**{key: value for key, value in BART.items() if "_id" not in key and "scale" not in key}, "d_model": 45},
     ),
     "pegasus": Case("pegasus", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
     "blenderbot": Case("blenderbot", {**BART, "pad_token_id": 0}, "AutoModelForSeq2SeqLM"),
