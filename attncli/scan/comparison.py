@@ -56,6 +56,9 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
 
 def _finished(folder: Path) -> Totals:
     found = total(read(folder), folder)
+    if not found.done and found.broken:
+        shard, reason = min(found.broken.items())
+        raise InputError(f"no shard of this scan can be read; shard {shard}: {reason}", where=str(folder))
     if not found.done:
         raise InputError("nothing of this scan is done", where=str(folder), expected="a scan with finished shards")
     return found

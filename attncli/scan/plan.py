@@ -10,7 +10,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,6 +28,12 @@ LARGE_SHARD = 65_536
 LARGE = 10**10
 
 
+MOST_TOP = 1000
+"""Examples of each head and metric, at most."""
+Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+Heads = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+
+
 @dataclass(frozen=True)
 class ModelPlan:
     """name: as asked for. digest, tokenizer: sha256 of the weights with their config, and of the tokenizer."""
@@ -35,8 +41,8 @@ class ModelPlan:
     name: str
     digest: str
     tokenizer: str
-    layers: int
-    heads: tuple[int, ...]
+    layers: Layers
+    heads: tuple[Heads, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Measures:
     words: bool = False
     rows: bool = False
     find: tuple[str, ...] = ()
-    top: int = 20
+    top: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOP)] = 20
     effects: tuple[str, ...] = ()
 
 
@@ -83,7 +89,7 @@ class Plan:
     seed: int = 0
     dtype: str = "float32"
     device: str = "cpu"
-    threads: int = 1
+    threads: Annotated[int, msgspec.Meta(ge=1)] = 1
     repeats: tuple[tuple[int, int, float, float], ...] = field(default=())
 
     @property
@@ -153,7 +159,7 @@ def read(folder: Path) -> Plan:
     """The plan of a scan. Raises InputError where there is none, or it is no plan."""
     path = folder / NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
+        found = msgspec.json.decode(path.read_bytes(), type=Plan)
     except OSError as error:
         raise InputError(
             f"there is no scan here: {error.strerror or error}",
@@ -162,6 +168,10 @@ def read(folder: Path) -> Plan:
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
+    if found.model.layers != len(found.model.heads):
+        said = f"{found.model.layers} layers with heads of {len(found.model.heads)}"
+        raise InputError(f"this is no plan of a scan: {said}", where=str(path))
+    return found
 
 
 def _agree(there: Plan, asked: Plan, folder: Path) -> None:

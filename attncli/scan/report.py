@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType, json
 
 from attncli import __version__
+from attncli.analysis.documents.reading import check
 from attncli.analysis.documents.scan import (
     DonePart,
     FailedShard,
@@ -73,7 +74,7 @@ def read(folder: Path) -> ScanDocument:
     """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
     path = folder / NAME
     try:
-        return json.decode(path.read_bytes(), type=ScanDocument)
+        found = json.decode(path.read_bytes(), type=ScanDocument)
     except OSError as error:
         raise InputError(
             f"there is no finished scan here: {error.strerror or error}",
@@ -82,6 +83,8 @@ def read(folder: Path) -> ScanDocument:
         ) from error
     except ValueError as error:
         raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
+    check(found, str(path))
+    return found
 
 
 def _plan(totals: Totals) -> PlanPart:

@@ -58,6 +58,19 @@ def scale_named(column: str) -> Scale:
     return Scale("share") if column == POSITIONAL else scale_of(known(column))
 
 
+def tally_shapes(columns: int, heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
+    """The sizes of what is added up, by name."""
+    shape = (columns, heads)
+    plain = ("texts", "value", "square", "row_value", "row_norm", "rows", "baseline")
+    found: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
+    found["histogram"] = (*shape, BINS)
+    found |= dict.fromkeys(("strata_texts", "strata_value", "strata_square"), (len(STRATA) + 1, *shape))
+    found |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
+    if labels:
+        found |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
+    return found
+
+
 class Tallies:
     """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
 
@@ -69,17 +82,8 @@ class Tallies:
 
     def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
         self.columns, self.heads, self.labels = tuple(columns), heads, labels
-        shape = (len(columns), heads)
-        plain = ("texts", "value", "square", "row_value", "row_norm", "rows", "baseline")
-        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name in plain}
-        self.arrays["histogram"] = np.zeros((*shape, BINS), np.int64)
-        for name in ("strata_texts", "strata_value", "strata_square"):
-            self.arrays[name] = np.zeros((len(STRATA) + 1, *shape), np.int64)
-        for name in ("replicate_texts", "replicate_value"):
-            self.arrays[name] = np.zeros((REPLICATES, *shape), np.int64)
-        if labels:
-            self.arrays["label_texts"] = np.zeros((len(METRIC_LABELS), heads), np.int64)
-            self.arrays["label_offsets"] = np.zeros((heads, len(OFFSETS)), np.int64)
+        shapes = tally_shapes(len(columns), heads, labels=labels)
+        self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         self._scales = [scale_named(column) for column in self.columns]
         self._held: list[tuple[Floats, Sequence[int]]] = []
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta, Struct, ValidationError, convert
 
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.selection import EVERY, Selection, selected
-from attncli.errors import AttnError
+from attncli.errors import AttnError, InputError
 from attncli.scan.examples import FIELDS, NONE, Examples
 from attncli.scan.fixed_point import ONE
 from attncli.scan.plan import Plan
-from attncli.scan.shard_files import State, is_done, load
-from attncli.scan.tallies import columns_of
+from attncli.scan.shard_files import State, is_done, load, path_of
+from attncli.scan.tallies import columns_of, tally_shapes
 
 HALF = 32
 """Bits of the lower half of a total: halves of 10⁹ shards add up within 64 bits."""
@@ -118,10 +120,54 @@ def total(plan: Plan, folder: Path, shards: Selection = EVERY) -> Totals:
         if not is_done(folder, shard):
             continue
         try:
-            state = load(folder, shard)
-            if state.facts.get("plan") != plan.digest:
-                raise AttnError("this shard belongs to another plan")
-            found.add(shard, state)
-        except (AttnError, KeyError, ValueError) as error:
-            found.broken[shard] = str(error) if isinstance(error, AttnError) else f"it lacks {error}"
+            found.add(shard, committed(plan, folder, shard))
+        except AttnError as error:
+            found.broken[shard] = str(error)
     return found
+
+
+class Facts(Struct, frozen=True):
+    """What a shard tells in words; see `State`."""
+
+    plan: str
+    counts: dict[str, Annotated[int, Meta(ge=0)]]
+    machine: dict[str, str]
+    examples: list[tuple[int, int, str]]
+
+
+def committed(plan: Plan, folder: Path, shard: int) -> State:
+    """A shard that is done, found to be one of this plan: its arrays have the sizes that the plan gives, its facts
+    their types, and each example a text. Raises InputError, naming what does not fit."""
+    state, where = load(folder, shard), str(path_of(folder, shard, "state.npz"))
+    try:
+        facts = convert(state.facts, Facts)
+    except ValidationError as error:
+        raise InputError(f"this shard is not whole: {error}", where=where) from error
+    if lacking := {"texts", "tokens"} - facts.counts.keys():
+        raise InputError(f"this shard is not whole: it does not count {min(lacking)}", where=where)
+    if facts.plan != plan.digest:
+        raise InputError("this shard belongs to another plan", where=where)
+    wanted = shapes_of(plan)
+    for name in sorted(wanted.keys() | state.arrays.keys()):
+        there = state.arrays[name].shape if name in state.arrays else "missing"
+        if there != wanted.get(name):
+            raise InputError(
+                f"this shard is not whole: {name} is {there}",
+                where=where,
+                expected=str(wanted.get(name, "no such array")),
+            )
+        if state.arrays[name].dtype.kind not in "iu":
+            raise InputError(f"this shard is not whole: {name} holds no whole numbers", where=where)
+    taken = state.arrays["top_value"] != NONE
+    places = zip(*(state.arrays[f"top_{name}"][taken].tolist() for name in ("file", "line")), strict=True)
+    if not set(places) <= {(file, line) for file, line, _ in facts.examples}:
+        raise InputError("this shard is not whole: an example has no text", where=where)
+    return state
+
+
+def shapes_of(plan: Plan) -> dict[str, tuple[int, ...]]:
+    """The sizes of a shard's arrays."""
+    columns = columns_of(plan.metrics, labels=plan.measures.labels, effects=bool(plan.measures.effects))
+    heads = len(plan.heads)
+    examples = dict.fromkeys((f"top_{name}" for name in FIELDS), (len(columns), heads, plan.measures.top))
+    return {**tally_shapes(len(columns), heads, labels=plan.measures.labels), **examples}

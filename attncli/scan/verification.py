@@ -13,7 +13,8 @@ from attncli.errors import InputError
 from attncli.mechanism.random_streams import integers
 from attncli.scan.fixed_point import ONE
 from attncli.scan.plan import Plan
-from attncli.scan.shard_files import State, is_done, load
+from attncli.scan.shard_files import State, is_done
+from attncli.scan.totals import committed
 from attncli.scan.worker import Worker, machine
 
 TOLERANCE = 1e-5
@@ -31,7 +32,7 @@ def verify_document(plan: Plan, folder: Path, worker: Worker, count: int) -> Sca
     here = machine(worker.model)
     found, same = [], True
     for shard in chosen(done, count, plan.seed):
-        held = load(folder, shard)
+        held = committed(plan, folder, shard)
         same &= held.facts["machine"] == here
         again, _, _ = worker.compute(shard)
         found.append(_compared(shard, held, again))

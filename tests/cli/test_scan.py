@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from asking import ask
 from scan.conftest import with_tokenizer
 from tiny_checkpoints import CASES, make
+
+from attncli.scan.shard_files import State, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
 
@@ -85,6 +91,60 @@ def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
     given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
     answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
     assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:
+    """Change the arrays and the facts of the first shard."""
+    state = load(folder, 0)
+    arrays, facts = dict(state.arrays), dict(state.facts)
+    change(arrays, facts)
+    save(folder, 0, State(arrays, facts), "test")
+
+
+def spoiled_plan(folder: Path, change: Callable[[dict], object]) -> None:
+    plan = json.loads((folder / "plan.json").read_text())
+    change(plan)
+    (folder / "plan.json").write_text(json.dumps(plan))
+
+
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a column too few": (
+        lambda at: spoiled_state(at, lambda arrays, _: arrays.update(value=arrays["value"][:-1])),
+        "value is (21, 6)",
+    ),
+    "no histogram": (lambda at: spoiled_state(at, lambda arrays, _: arrays.pop("histogram")), "histogram is missing"),
+    "one array too many": (
+        lambda at: spoiled_state(at, lambda arrays, _: arrays.update(more=np.zeros(1, np.int32))),
+        "more is (1,)",
+    ),
+    "shares for counts": (
+        lambda at: spoiled_state(at, lambda arrays, _: arrays.update(texts=arrays["texts"] / 2)),
+        "texts holds no whole numbers",
+    ),
+    "an example nobody knows": (
+        lambda at: spoiled_state(at, lambda _, facts: facts.update(examples=[])),
+        "an example has no text",
+    ),
+    "no machine": (lambda at: spoiled_state(at, lambda _, facts: facts.pop("machine")), "machine"),
+    "no count of texts": (lambda at: spoiled_state(at, lambda _, facts: facts["counts"].pop("texts")), "count texts"),
+    "fewer than no examples": (lambda at: spoiled_plan(at, lambda plan: plan["measures"].update(top=-1)), "top"),
+    "heads without end": (lambda at: spoiled_plan(at, lambda plan: plan["model"].update(heads=[10**12, 3])), "heads"),
+    "more layers than there are": (
+        lambda at: spoiled_plan(at, lambda plan: plan["model"].update(layers=9)),
+        "9 layers",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_a_damaged_store_is_bad_input(case, scanned, tmp_path):
+    spoil, told = SPOILED[case]
+    shutil.copytree(scanned, tmp_path / "scan")
+    spoil(tmp_path / "scan")
+    for command in (("compare", str(tmp_path / "scan"), str(scanned)), ("verify", str(tmp_path / "scan"))):
+        answer = ask("scan", *command)
+        assert (answer.code, answer.out) == (3, "")
+        assert told in answer.err, answer.err
 
 
 def test_folders_that_are_no_scans(tmp_path):
