@@ -60,6 +60,7 @@ def pairs(n: int) -> list[tuple[Mask, Sees]]:
         (BigBird(1, 1, 7), oracles.bigbird(1, 1, 7, n)),
         (BigBird(2, 0, 0), oracles.bigbird(2, 0, 0, n)),
         (BigBird(64, 3, 0), oracles.bigbird(64, 3, 0, n)),
+        (BigBird(2, 0, 0, longest=n + 1), lambda i, j: True),
         (Padding(0), oracles.padding(0, n)),
         (Padding(2), oracles.padding(2, n)),
         (Padding(n + 1), oracles.padding(n + 1, n)),

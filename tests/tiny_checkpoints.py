@@ -55,6 +55,9 @@ CASES: dict[str, Case] = {
     "longformer": Case("longformer", {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "attention_window": [8, 4]},
                        "AutoModelForSequenceClassification"),
     "longformer by silence": Case("longformer", {**BERT, "attention_window": 4}, "AutoModelForMaskedLM"),
+    "big_bird": Case("big_bird", {**BERT, "block_size": 1, "num_random_blocks": 2, "rescale_embeddings": True}, "AutoModelForMaskedLM"),
+    "big_bird, longer blocks": Case("big_bird", {**BERT, "block_size": 2, "num_random_blocks": 1, "use_bias": False}),
+    "big_bird, whole": Case("big_bird", {**BERT, "attention_type": "original_full", "is_decoder": True}),
     "gpt2": Case("gpt2", {**GPT2, "scale_attn_by_inverse_layer_idx": True}),
     "gpt2 with head": Case("gpt2", GPT2, "AutoModelForCausalLM"),
     "gpt_neo": Case(

@@ -16,7 +16,8 @@ from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.mask_spec import describe, spec_text
-from attncli.mechanism.spec import Alibi, Attention, Disentangled, Position, RelativeBuckets, Rope
+from attncli.mechanism.position_spec import ADDED
+from attncli.mechanism.spec import Alibi, Attention, Disentangled, FirstBlockAgain, Position, RelativeBuckets, Rope
 from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.models.model import Model
 
@@ -164,6 +165,8 @@ def position_name(position: Position) -> str:
             return "t5-buckets"
         case Disentangled():
             return "disentangled"
+        case FirstBlockAgain():
+            return "first-block-again"
 
 
 def position_stages(position: Position) -> tuple[str, ...]:
@@ -178,7 +181,7 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
     """The shape trace of a layer: every stage that its attention has, whether or not the numbers were kept."""
     absent = {
         "capped": attention.softcap is None,
-        "biased": not isinstance(attention.position, Alibi | RelativeBuckets | Disentangled),
+        "biased": not isinstance(attention.position, ADDED),
         "masked": shows_all(attention.mask) and attention.hashing is None,
         **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }

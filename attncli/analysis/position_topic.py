@@ -14,7 +14,7 @@ from attncli.analysis.document import Heading, header, position_name
 from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
 from attncli.inputs.token import Token
 from attncli.mechanism.position import frequencies
-from attncli.mechanism.spec import Alibi, Disentangled, RelativeBuckets, Rope
+from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, RelativeBuckets, Rope
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -80,3 +80,5 @@ def _told(
             return "alibi", "scores", "S + bias, bias = −slope · |i − j|", bias
         case RelativeBuckets() | Disentangled():
             return position_name(inside), "scores", "S + bias, learned for each distance j − i", bias
+        case FirstBlockAgain():
+            return position_name(inside), "scores", "S + ln(1 + times) for keys of the first block", bias

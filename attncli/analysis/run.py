@@ -21,7 +21,8 @@ from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
-from attncli.mechanism.spec import Alibi, Attention, Disentangled, RelativeBuckets, Spec
+from attncli.mechanism.position_spec import ADDED
+from attncli.mechanism.spec import Attention, Disentangled, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
@@ -119,7 +120,7 @@ def cost_of(
 
 def _squares(attention: Attention) -> int:
     """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
-    biased = isinstance(attention.position, Alibi | RelativeBuckets | Disentangled)
+    biased = isinstance(attention.position, ADDED)
     terms = 2 if isinstance(attention.position, Disentangled) else 0
     return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 

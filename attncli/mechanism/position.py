@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.spec import Dynamic, Linear, Llama3, LongRope, RelativeBuckets, Rope, Temperature, Yarn
+from attncli.mechanism.spec import (
+    Dynamic,
+    FirstBlockAgain,
+    Linear,
+    Llama3,
+    LongRope,
+    RelativeBuckets,
+    Rope,
+    Temperature,
+    Yarn,
+)
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -149,6 +159,19 @@ def coarse_alibi(backend: Backend, slopes: Floats, factor: float, i: Array, j: A
     steep = slopes.astype(bfloat16)[:, None, None]
     at_i, at_j = ((steep * backend.numpy(positions).astype(bfloat16)).astype(np.float64) for positions in (i, j))
     return backend.array(factor * (at_j - at_i))
+
+
+def first_block_again(
+    backend: Backend, position: FirstBlockAgain, keys: int, i: Array, j: Array, *, heads: slice = slice(None)
+) -> Array:
+    """What keys of the first block gain, [rows, columns], for all heads alike. keys: how many there are.
+
+    i: [rows, 1]. j: [1, columns].
+    """
+    del heads
+    block, last = i // position.size, (keys - 1) // position.size
+    again = (block > 0) & (block < last) & (j < position.size)
+    return backend.where(again, backend.full((1, 1), math.log1p(position.times), "float64"), 0.0)
 
 
 def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.ndarray[Any, Any]:

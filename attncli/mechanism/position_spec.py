@@ -110,4 +110,19 @@ class Disentangled(Struct, frozen=True):
     norm: Norm | None
 
 
-Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | None
+class FirstBlockAgain(Struct, frozen=True):
+    """BigBird outside training, where every block that a query would draw at random is the first one.
+
+    A key of the first block then stands in the softmax 1 + times times, for queries that are in neither the first block
+    nor the last: ln(1 + times) is added to its score. size: of a block. longest: texts up to there are seen whole, each
+    key once. Source: Zaheer et al., Big Bird, 2020, as transformers runs it.
+    """
+
+    times: int
+    size: int
+    longest: int
+
+
+Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | FirstBlockAgain | None
+ADDED = (Alibi, RelativeBuckets, Disentangled, FirstBlockAgain)
+"""Those that add to the scores."""

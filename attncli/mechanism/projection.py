@@ -23,6 +23,7 @@ from attncli.mechanism.position import (
     alibi,
     alibi_slopes,
     coarse_alibi,
+    first_block_again,
     rotate,
     rotation,
     t5_bucket,
@@ -33,6 +34,7 @@ from attncli.mechanism.spec import (
     Attention,
     Disentangled,
     Dynamic,
+    FirstBlockAgain,
     LongRope,
     Norm,
     RelativeBuckets,
@@ -117,12 +119,17 @@ def project(
     if isinstance(spec.position, Disentangled):
         met_by_head = Places(*(None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries)))
         scores = terms(backend, spec, spec.position, q, k, met_by_head, offset)
+    added: PositionBias | None = position_bias(backend, spec, weights, prefix)
+    if scores:
+        added = partial(_added_up, scores)
+    elif isinstance(spec.position, FirstBlockAgain) and k.shape[-2] > spec.position.longest:
+        added = partial(first_block_again, backend, spec.position, k.shape[-2])
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
         mask=spec.mask.bind(backend, q, k),
         given=uncut(backend, interventions, spec.heads, positions, k.shape[-2]),
-        position_bias=partial(_added_up, scores) if scores else position_bias(backend, spec, weights, prefix),
+        position_bias=added,
         offset=offset,
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra,
@@ -179,8 +186,8 @@ def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: s
             if table is None:
                 raise KeyError(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)
-        case Rope() | Disentangled() | None:
-            return None
+        case Rope() | Disentangled() | FirstBlockAgain() | None:
+            return None  # or one that is no function of the distance
         case _:
             assert_never(spec.position)
 

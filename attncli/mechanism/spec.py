@@ -19,6 +19,7 @@ from attncli.mechanism.norm import Norm as Norm
 from attncli.mechanism.position_spec import Alibi as Alibi
 from attncli.mechanism.position_spec import Disentangled as Disentangled
 from attncli.mechanism.position_spec import Dynamic as Dynamic
+from attncli.mechanism.position_spec import FirstBlockAgain as FirstBlockAgain
 from attncli.mechanism.position_spec import Linear as Linear
 from attncli.mechanism.position_spec import Llama3 as Llama3
 from attncli.mechanism.position_spec import LongRope as LongRope

@@ -97,6 +97,7 @@ def sides(
     given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
+    windows.whole_if_short(model, len(ids))
     if windows.by_distance(model):
         everywhere = windows.usual_globals(model) if everywhere is None else sorted(everywhere)
         given["global_attention_mask"] = torch.tensor([[int(place in everywhere) for place in range(len(ids))]])
@@ -108,6 +109,9 @@ def sides(
         return first, Side(
             _arrays(out.decoder_hidden_states), _arrays(out.decoder_attentions), _arrays(out.cross_attentions)
         )
+    if windows.by_blocks(model):
+        hidden = tuple(layer[: len(ids)] for layer in _arrays(out.hidden_states))
+        return (Side(hidden, tuple(windows.counted(model, layer, len(ids)) for layer in _arrays(out.attentions))),)
     return (Side(_arrays(out.hidden_states), _weights(model, out, "", everywhere)),)
 
 

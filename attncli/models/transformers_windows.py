@@ -1,4 +1,4 @@
-"""Weights that transformers gives by distance, as for windows, brought into rows and columns."""
+"""Weights that transformers gives by distance, as for windows, or by blocks, brought into rows and columns."""
 
 from __future__ import annotations
 
@@ -40,3 +40,28 @@ def by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
     if apart is not None:
         found[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
     return found
+
+
+def by_blocks(model: Any) -> bool:
+    """Whether a model of transformers has just run by blocks of a text that it lengthened to whole ones."""
+    return getattr(model, "attention_type", "") == "block_sparse"
+
+
+def whole_if_short(model: Any, count: int) -> None:
+    """Have a model of blocks run a text of `count` tokens whole where it would, which it notices too late to give its
+    weights."""
+    if by_blocks(model) and count <= (5 + 2 * model.config.num_random_blocks) * model.config.block_size:
+        model.set_attention_type("original_full")
+
+
+def counted(model: Any, weights: Floats, count: int) -> Floats:
+    """The weights [head, query, key] of a layer that ran by blocks, with all that a key was given.
+
+    weights: of the lengthened text; a key of the first block that stood in the softmax several times has what it was
+    given once.
+    """
+    size, again = model.config.block_size, model.config.num_random_blocks
+    last = (weights.shape[1] // size - 1) * size
+    found = weights.copy()
+    found[:, size:last, :size] *= 1 + again
+    return found[:, :count, :count]

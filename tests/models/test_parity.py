@@ -228,6 +228,8 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("longformer", "windows", lambda spec: attention(spec, mask=AnyOf((Window(2, 2), Global((0,)))))),
     ("longformer", "global projections", lambda spec: attention(spec, own_global=())),
     ("longformer by silence", "global", lambda spec: seeing_all(spec, (0,))),
+    ("big_bird", "blocks", lambda spec: attention(spec, mask=Everywhere())),
+    ("big_bird", "what counts again", lambda spec: attention(spec, position=None)),
     ("gpt2", "layer's scale", lambda spec: attention(spec, scale=spec.blocks[0].attention.scale)),
     ("gpt_neo", "window", lambda spec: attention(spec, mask=Causal())),
     ("gptj", "pairing", lambda spec: rope(spec, pairing="half")),
@@ -324,6 +326,13 @@ def test_a_padding_token_in_the_text_is_not_counted(
     ids = (7, 3, padding, 50, padding, 28)
     model = opened(folder_of(name), backend="numpy", dtype="float64")
     assert max(pair.apart for pair in pairs(model, expected(name, ids), ids)) < 1e-10
+
+
+def test_blocks_that_the_text_does_not_fill(folder_of: Callable, expected: Callable) -> None:
+    ids = (*IDS, 40, 6)
+    model = attncli.load(folder_of("big_bird, longer blocks"), backend="numpy", dtype="float64")
+    found = list(pairs(model, expected("big_bird, longer blocks", ids), ids))
+    assert max(pair.apart for pair in found) < 1e-10
 
 
 def test_a_head_taken_for_another_is_noticed(folder_of: Callable, expected: Callable) -> None:

@@ -103,7 +103,15 @@ class DisentangledPart(Part, tag_field="kind", tag="disentangled", frozen=True, 
     norm: NormPart | None
 
 
-PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart
+class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=True, kw_only=True):
+    """Keys of the first block that count several times."""
+
+    times: Annotated[Count, says("How many times more.")]
+    size: Annotated[Size, says("Of a block.")]
+    longest: Annotated[Count, says("The longest text that is seen whole.")]
+
+
+PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | FirstBlockAgainPart
 
 
 class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=True):

@@ -59,12 +59,13 @@ class Streaming(Mask, frozen=True):
 class BigBird(Mask, frozen=True):
     """Blocks of `size`: each sees its neighbours, itself, the first, the last and `random` seeded others.
 
-    Everything is visible when the text is no longer than (5 + 2·random)·size.
+    Everything is visible when the text is no longer than `longest`; None for (5 + 2·random)·size.
     """
 
     size: int = 64
     random: int = 3
     seed: int = 0
+    longest: int | None = None
 
     spelling = Spelling(
         "bigbird", "bigbird, bigbird:BLOCK, bigbird:BLOCK,RANDOM or bigbird:BLOCK,RANDOM,SEED", (0, 1, 2, 3), 0,
@@ -80,7 +81,8 @@ class BigBird(Mask, frozen=True):
         return BigBird(size, random, drawn)
 
     def spec(self) -> str:
-        return f"bigbird:{self.size},{self.random},{self.seed}"
+        said = f"bigbird:{self.size},{self.random},{self.seed}"
+        return said if self.longest is None else f"{said} beyond {self.longest}"
 
     def english(self) -> str:
         others = many(self.random, "seeded random block")
@@ -99,7 +101,7 @@ class BigBird(Mask, frozen=True):
     @property
     def _whole(self) -> int:
         """The longest text of which everything is visible."""
-        return (5 + 2 * self.random) * self.size
+        return (5 + 2 * self.random) * self.size if self.longest is None else self.longest
 
     def sees(self, pairs: Pairs) -> Array:
         if pairs.keys <= self._whole:

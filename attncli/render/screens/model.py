@@ -12,6 +12,7 @@ from attncli.analysis.documents.model_parts import (
     BucketsPart,
     DisentangledPart,
     ExpertsPart,
+    FirstBlockAgainPart,
     MlpPart,
     NormPart,
     PositionPart,
@@ -165,6 +166,8 @@ def _position(position: PositionPart | None) -> str:
             return f"{buckets} relative buckets up to distance {most}"
         case DisentangledPart():
             return tag_of(position)
+        case FirstBlockAgainPart(times=times):
+            return f"keys of the first block count {1 + times} times"
 
 
 def _norm(norm: NormPart | None) -> str:
