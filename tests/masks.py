@@ -60,7 +60,10 @@ def pairs(n: int) -> list[tuple[Mask, Sees]]:
         (BigBird(1, 1, 7), oracles.bigbird(1, 1, 7, n)),
         (BigBird(2, 0, 0), oracles.bigbird(2, 0, 0, n)),
         (BigBird(64, 3, 0), oracles.bigbird(64, 3, 0, n)),
-        (BigBird(2, 0, 0, longest=n + 1), lambda i, j: True),
+        (
+            BigBird(1, 0, 0, longest=3),
+            lambda i, j: n <= 3 or (0 <= i < n and (bool({i, j} & {0, n - 1}) or abs(i - j) <= 1)),
+        ),
         (Padding(0), oracles.padding(0, n)),
         (Padding(2), oracles.padding(2, n)),
         (Padding(n + 1), oracles.padding(n + 1, n)),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs import pickled_files as pickled
 from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.hub_cache import GENERATION, TOKENIZER, HubId
 from attncli.inputs.remote import Remote
@@ -25,7 +27,7 @@ def download(
     Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
     goes to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
     Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
-    UnsupportedError where the model has no safetensors; what `asked.accept` raises.
+    UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what `asked.accept` raises.
     """
     hub = Remote(wanted, cache, variables)
     with _quiet(bars=asked.note is not None and sys.stderr is not None and sys.stderr.isatty()):
@@ -51,15 +53,29 @@ def download(
 
 
 def _weights(hub: Remote, commit: str) -> None:
+    """Fetch the weights: safetensors, or else what torch pickled, where torch is there to read it."""
     if hub.file(SINGLE, commit) is not None:
         return
     index = hub.file(INDEX, commit)
-    if index is None:
+    if index is not None:
+        _shards(hub, commit, shard_names(index))
+        return
+    if not torch_is_installed():
         raise _no_weights(hub)
-    for shard in shard_names(index):
+    index = hub.file(pickled.INDEX, commit)
+    if index is not None:
+        _shards(hub, commit, pickled.pickled_shards(index))
+    elif hub.file(pickled.WHOLE, commit) is None:
+        raise _no_weights(hub)
+
+
+def _shards(hub: Remote, commit: str, names: Sequence[str]) -> None:
+    for shard in names:
         if hub.file(shard, commit) is None:
             raise InputError(
-                f"the shard {shard!r} of {hub.wanted} is missing", where=hub.endpoint, expected=f"every file of {INDEX}"
+                f"the shard {shard!r} of {hub.wanted} is missing",
+                where=hub.endpoint,
+                expected="every file that its index names",
             )
 
 
@@ -67,7 +83,12 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
     """Where the tensors would lie, from the headers of the files, a few kilobytes in place of gigabytes."""
     single = hub.header(SINGLE, commit)
     if single is None and hub.file(INDEX, commit) is None:
-        raise _no_weights(hub)
+        raise UnsupportedError(
+            f"{hub.wanted} has no {SINGLE}",
+            where=hub.endpoint,
+            expected="safetensors, whose headers tell what is in them; pickled weights tell it when they are here",
+            hint=f"attn run --model {hub.wanted}",
+        )
 
     def header(path: Path) -> Header | None:
         return single if path.name == SINGLE else local_header(path) or hub.header(path.name, commit)
@@ -77,7 +98,10 @@ def _tensors(hub: Remote, folder: Path, commit: str) -> Mapping[str, TensorInfo]
 
 def _no_weights(hub: Remote) -> UnsupportedError:
     return UnsupportedError(
-        f"{hub.wanted} has no {SINGLE}", where=hub.endpoint, expected="weights as safetensors", hint=CONVERT
+        f"{hub.wanted} has no {SINGLE}",
+        where=hub.endpoint,
+        expected=f"weights as safetensors, or as {pickled.WHOLE} with torch to read it",
+        hint=CONVERT,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from attncli.errors import AttnError
+from attncli.inputs import pickled_files as pickled
 from attncli.inputs.shards import INDEX, SINGLE, shard_names
 
 DEFAULT_REVISION = "main"
@@ -104,13 +105,19 @@ def all_cached(cache: Path) -> Iterator[Snapshot]:
 def _missing(repository: Path, folder: Path) -> Iterator[str]:
     if not (folder / "config.json").exists():
         yield "config.json"
-    if not (folder / SINGLE).exists():
-        if (folder / INDEX).exists():
-            try:
-                yield from (name for name in shard_names(folder / INDEX) if not (folder / name).exists())
-            except AttnError:
-                return  # a malformed index is told by whoever opens the checkpoint
-        else:
-            yield SINGLE
+    try:
+        yield from (name for name in _weights(folder) if not (folder / name).exists())
+    except AttnError:
+        return  # a malformed index is told by whoever opens the checkpoint
     if not (folder / TOKENIZER).exists() and not (repository / ".no_exist" / folder.name / TOKENIZER).exists():
         yield TOKENIZER
+
+
+def _weights(folder: Path) -> list[str]:
+    """The names of the weight files that a model needs, safetensors before what torch pickled."""
+    for whole, index, shards in ((SINGLE, INDEX, shard_names), (pickled.WHOLE, pickled.INDEX, pickled.pickled_shards)):
+        if (folder / whole).exists():
+            return [whole]
+        if (folder / index).exists():
+            return shards(folder / index)
+    return [SINGLE]

@@ -7,7 +7,6 @@ for; a mapped file that shrinks meanwhile ends the process. Older files are read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -21,17 +20,12 @@ from attncli.inputs.archive import check_torch_zip
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.dtypes import named
 from attncli.inputs.file_opening import is_there, open_regular
+from attncli.inputs.pickled_files import INDEX, WHOLE, pickled_shards
 from attncli.inputs.positioned_file import LARGEST_FILE
-from attncli.inputs.shards import INDEX_LIMIT, TensorInfo, guarded
-from attncli.inputs.strict_json import read_object
+from attncli.inputs.shards import TensorInfo, guarded
 from attncli.inputs.widening import convert
 
 Array = np.ndarray[Any, Any]
-WHOLE = "pytorch_model.bin"
-INDEX = "pytorch_model.bin.index.json"
-PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}\.bin", re.ASCII)
-"""What an index may name."""
-
 NOTE = (
     "the weights are pickled (pytorch_model.bin): torch reads them with weights_only, which makes tensors and plain "
     "containers and runs nothing that the file names"
@@ -116,21 +110,8 @@ def _files(folder: Path) -> Iterator[Path]:
     if is_there(guarded(folder, WHOLE)):
         yield guarded(folder, WHOLE)
         return
-    index = guarded(folder, INDEX)
-    places = read_object(index, what="a shard index", limit=INDEX_LIMIT).get("weight_map")
-    names = set(places.values()) if isinstance(places, dict) and all(map(_plain, places.values())) else set()
-    if not names:
-        raise InputError(
-            "this index does not say which files hold the tensors",
-            where=str(index),
-            expected="a weight_map: tensor names, each with the plain name of a .bin file beside it",
-        )
-    for name in sorted(names):
+    for name in pickled_shards(guarded(folder, INDEX)):
         path = guarded(folder, name)
         if not is_there(path):
             raise InputError(f"the shard {name!r} is missing", where=str(folder), expected=f"every file of {INDEX}")
         yield path
-
-
-def _plain(name: object) -> bool:
-    return isinstance(name, str) and PLAIN_NAME.fullmatch(name) is not None

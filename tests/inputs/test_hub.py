@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from processes import finish
 
 from attncli.errors import AttnError, InputError, UnsupportedError
+from attncli.inputs import download
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.fetching import WHOLE, Fetch, Parts
 from attncli.inputs.hub import Resolved, resolve
@@ -35,6 +36,7 @@ UNWANTED = {
     "onnx/model.onnx": b"x",
 }
 INDEX = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}}).encode()
+PICKLED = json.dumps({"weight_map": {"a": "a.bin", "b": "b.bin"}}).encode()
 
 
 @pytest.fixture
@@ -45,6 +47,8 @@ def hub() -> Iterator[Hub]:
         "owner/partial": SMALL | {"model.safetensors.index.json": INDEX, SHARDS[0]: WEIGHTS},
         "owner/hostile": SMALL | {"model.safetensors.index.json": b'{"weight_map": {"a": "../../x.safetensors"}}'},
         "owner/pickle": SMALL | UNWANTED,
+        "owner/pickles": SMALL | {"pytorch_model.bin.index.json": PICKLED, "a.bin": b"pickle", "b.bin": b"pickle"},
+        "owner/bare": SMALL,
         "owner/empty": UNWANTED,
         "owner/gated": SMALL | {"model.safetensors": WEIGHTS},
         "owner/untokenized": {"config.json": b"{}", "model.safetensors": WEIGHTS},
@@ -185,7 +189,7 @@ def test_a_model_without_tokenizer_is_asked_for_it_once(hub: Hub, find: Resolver
 
 REFUSED = [
     ("owner/missing", InputError, "no model 'owner/missing'"),
-    ("owner/pickle", UnsupportedError, "no model.safetensors"),
+    ("owner/bare", UnsupportedError, "no model.safetensors"),
     ("owner/empty", UnsupportedError, "no config.json"),
     ("owner/partial", InputError, SHARDS[1]),
     ("owner/hostile", InputError, "names"),
@@ -206,6 +210,33 @@ REFUSED = [
 def test_refusals(find: Resolver, name: str, kind: type[AttnError], says: str) -> None:
     with pytest.raises(kind, match=says):
         find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("owner/pickle", ["pytorch_model.bin"]),
+        ("owner/pickles", ["a.bin", "b.bin", "pytorch_model.bin.index.json"]),
+    ],
+)
+def test_weights_that_torch_pickled(
+    hub: Hub, find: Resolver, name: str, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without_torch:
+        without_torch.setattr(download, "torch_is_installed", lambda: False)
+        with pytest.raises(UnsupportedError, match=r"no model\.safetensors"):
+            find(name)
+    assert not set(files) & set(hub.asked)
+    folder = find(name).folder
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*SMALL, *files])
+    hub.asked.clear()
+    assert find(name).source == "cache"
+    (folder / files[0]).unlink()
+    assert find(name).source == "hub"
+    assert hub.asked == []  # its content is still there
+    (folder / files[0]).unlink()
+    with pytest.raises(InputError, match=r"lacks (pytorch_model|a)\.bin|lacks model\.safetensors"):
+        find(name, HF_HUB_OFFLINE="1")
 
 
 def test_no_network(find: Resolver, hub: Hub) -> None:
