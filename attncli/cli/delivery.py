@@ -150,6 +150,7 @@ def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str]
         precision=asked.precision,
         scale_colors=asked.scale_colors,
         top=asked.top,
+        few="top" not in environment.given,
         show=shown(asked, parts),
         full=asked.full,
         brief=asked.brief,

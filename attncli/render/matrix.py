@@ -15,20 +15,20 @@ from attncli.render.numbers import Write, writer
 from attncli.render.palette import Palette, diverging, normalise, sequential
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
-from attncli.render.window import Shown, ends, panels, says
+from attncli.render.window import panels, says_strongest, strongest
 
 NDArray = np.ndarray[Any, Any]
 
 ROWS = 24
 """Rows that are shown unless the view is full."""
+STRONGEST = 12
+"""Rows that are shown of more than `ROWS`: those with the largest entries."""
 NAME = 14
 """Cells that a name may take."""
 LARGEST = "   largest"
 """The name of the column that names each row's largest."""
 PEAK_NAME = 6
 """Cells that the name of a row's largest may take beside the row."""
-GAP = 3
-"""Cells in place of the columns left out."""
 
 
 def as_matrix(values: Any) -> NDArray:
@@ -68,9 +68,9 @@ def matrix(
     positions, 0… if None.
     limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
-    Masked (NaN, null) cells show `empty`. Where not all columns fit, the first and the last are shown, a
-    line says so, and each row names its largest if there is room; a full view prints all of them, in panels.
-    More than `ROWS` rows are shortened likewise. Lines still too long (very many digits) are cut, with `…`.
+    Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and of
+    columns that do not fit likewise; a line says so, and each row names its largest if there is room. A full view
+    prints all of them, in panels. Lines still too long (very many digits) are cut, with `…`.
     Without rows or columns: "(empty)".
     """
     found = as_matrix(values)
@@ -126,24 +126,24 @@ class Grid:
 
     def draw(self) -> Lines:
         view, room = self.view, self.view.width - self.left
-        shown_rows: Shown = list(range(len(self.rows))) if view.full else ends(len(self.rows), ROWS)
+        everything = list(range(len(self.rows)))
+        shown = everything if view.full or len(everything) <= ROWS else strongest(self.values, STRONGEST)
+        rows, columns = (len(shown), len(everything)), len(self.columns)
         # without colour the mark of a row's largest takes a cell of its own
         tight = self.number + (1 if view.color or all(peak is None for peak in self.peaks) else 2)
         named = self._named_slots(room, self.number + 2) or self._named_slots(room, tight)
         if named is not None:
-            everything: Shown = list(range(len(self.columns)))
-            return stack(
-                (self.panel(shown_rows, everything, named), remark(says(shown_rows, self.row_numbers, "rows"), view))
-            )
+            left = remark(says_strongest(rows, (columns, columns)), view)
+            return stack((self.panel(shown, list(range(columns)), named), left))
         slot = max(tight, len(str(max(self.column_numbers))) + 1)
         if view.full:
             slots = [max(slot, min(cells(name), NAME) + 1) for name in self.columns]
-            return spaced(self.panel(shown_rows, list(group), slots) for group in panels(slots, room))
-        peaked = any(peak is not None for peak in self.peaks) and room - GAP - self.peak_slot >= 2 * slot
-        columns = ends(len(self.columns), (room - GAP - (self.peak_slot if peaked else 0)) // slot)
-        body = self.panel(shown_rows, columns, [slot] * len(self.columns), peak=peaked)
-        said = [says(shown_rows, self.row_numbers, "rows"), says(columns, self.column_numbers, "columns")]
-        return stack((body, remark("; ".join(part for part in said if part) + " shown; --full shows all", view)))
+            return spaced(self.panel(shown, list(group), slots) for group in panels(slots, room))
+        peaked = any(peak is not None for peak in self.peaks) and room - self.peak_slot >= 2 * slot
+        fitting = (room - (self.peak_slot if peaked else 0)) // slot
+        chosen = strongest(self.values[shown].T, fitting)
+        body = self.panel(shown, chosen, [slot] * columns, peak=peaked)
+        return stack((body, remark(says_strongest(rows, (len(chosen), columns)), view)))
 
     @property
     def number(self) -> int:
@@ -186,41 +186,28 @@ class Grid:
                 return None
         return None
 
-    def panel(self, rows: Shown, columns: Shown, slots: list[int], *, peak: bool = False) -> Lines:
+    def panel(self, rows: list[int], columns: list[int], slots: list[int], *, peak: bool = False) -> Lines:
         """The table of these columns under a line of positions and a line of names."""
         named = any(self.columns)
         out = [self._positions(columns, slots, peak), *([self._names(columns, slots)] if named else [])]
-        for row in rows:
-            if row is None:
-                out.append(((pad("⋮" if not self.view.ascii else ":", self.index, "right"), FAINT),))
-            else:
-                out.append(self._row(row, columns, slots, peak))
-        return Lines(tuple(out))
+        return Lines((*out, *(self._row(row, columns, slots, peak) for row in rows)))
 
-    def _positions(self, columns: Shown, slots: list[int], peak: bool) -> Line:
+    def _positions(self, columns: list[int], slots: list[int], peak: bool) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
-        for at in columns:
-            pieces.append(
-                (" " * GAP if at is None else pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT)
-            )
+        pieces += [(pad(str(self.column_numbers[at]), slots[at] - 1, "right") + " ", FAINT) for at in columns]
         return (*pieces, ("   " + own(LARGEST.strip(), self.view), FAINT)) if peak else tuple(pieces)
 
-    def _names(self, columns: Shown, slots: list[int]) -> Line:
+    def _names(self, columns: list[int], slots: list[int]) -> Line:
         pieces: list[Piece] = [(" " * self.left, "")]
         for at in columns:
-            if at is None:
-                pieces.append((pad(".." if self.view.ascii else "…", GAP), FAINT))
-            else:
-                pieces.append(
-                    (pad(cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii), slots[at] - 1, "right") + " ", "")
-                )
+            name = cut(self.columns[at], slots[at] - 1, ascii=self.view.ascii)
+            pieces.append((pad(name, slots[at] - 1, "right") + " ", ""))
         return tuple(pieces)
 
-    def _row(self, row: int, columns: Shown, slots: list[int], peak: bool) -> Line:
+    def _row(self, row: int, columns: list[int], slots: list[int], peak: bool) -> Line:
         name = pad(cut(self.rows[row], self.name, ascii=self.view.ascii), self.name + 1)
         pieces: list[Piece] = [(pad(str(self.row_numbers[row]), self.index, "right") + " ", FAINT), (name, "")]
-        for at in columns:
-            pieces.append((" " * GAP, "") if at is None else self._cell(row, at, slots[at]))
+        pieces += [self._cell(row, at, slots[at]) for at in columns]
         top = self.peaks[row]
         if peak and top is not None:
             place = pad(str(self.column_numbers[top]), len(str(max(self.column_numbers))), "right")

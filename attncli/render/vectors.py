@@ -9,11 +9,14 @@ import numpy as np
 
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Lines, Piece, finished, spaced, stack
-from attncli.render.matrix import GAP, NAME, ROWS, as_matrix
+from attncli.render.matrix import NAME, ROWS, as_matrix
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 from attncli.render.window import Shown, both_ends, ends, panels, says
+
+GAP = 3
+"""Cells in place of the dimensions left out."""
 
 
 def vectors(

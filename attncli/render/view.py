@@ -15,7 +15,7 @@ class View:
     scale_colors: "linear", "log" or "row" (see `palette.normalise`). top: how many links or rows of a ranking.
     show: the parts of a screen, None for its defaults. full: nothing is windowed or shortened.
     lang: language of explanations, "en" or "zh". light: whether the terminal is dark on light.
-    brief: the answer alone.
+    brief: the answer alone. few: nobody asked for so many, so a ranking below a grid may show fewer than `top`.
     """
 
     width: int = 80
@@ -30,3 +30,4 @@ class View:
     height: int | None = None
     light: bool = False
     brief: bool = False
+    few: bool = False

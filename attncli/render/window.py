@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 Shown = list[int | None]
 """Positions to show, in order; None where some are left out."""
@@ -21,6 +24,16 @@ def both_ends(count: int, room: int) -> Shown:
         return list(range(count))
     tail = max(room, 2) // 2
     return [*range(max(room, 2) - tail), None, *range(count - tail, count)]
+
+
+def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
+    """The `count` rows of [row, column] with the largest entries, in their order; of rows that are equal the first
+    comes before all others' repetitions. NaN is no entry. All, if there are no more."""
+    held = np.where(np.isnan(values), -np.inf, values)
+    most = held.max(axis=1, initial=-np.inf)
+    again = np.ones(len(held), bool)
+    again[np.unique(held, axis=0, return_index=True)[1]] = False
+    return sorted(np.lexsort((-most, again))[: max(count, 1)].tolist())
 
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
@@ -47,3 +60,10 @@ def says(shown: Shown, numbers: Sequence[int], what: str) -> str:
         first, last = (numbers[at] for at in (part[0], part[-1]) if at is not None)
         spans.append(f"{first}" if first == last else f"{first}–{last}")
     return f"{what} {', '.join(spans)} of {len(numbers)}"
+
+
+def says_strongest(rows: tuple[int, int], columns: tuple[int, int]) -> str:
+    """How many of how many were chosen for their largest entries; "" where all are shown."""
+    parts = [f"{shown} of {count} {what}" for (shown, count), what in ((rows, "rows"), (columns, "columns"))
+             if shown < count]  # fmt: skip
+    return f"{', '.join(parts)} shown, those with the largest values; --full shows all" if parts else ""

@@ -121,10 +121,10 @@ def test_what_is_left_out_is_said_once_with_either_part(folder: str) -> None:
 
 
 def test_merged_words_are_said_to_be_words(folder: str) -> None:
-    shown = ask("run", TEXT, "--model", folder, "--words").out
+    shown = ask("run", TEXT, "--model", folder, "--words", "--show", "header,tokens").out
     assert "11 tokens merged to 9 words" in shown
     assert "9 words  special: 0, 8" in shown
-    assert "11 tokens  special: 0, 10" in ask("run", TEXT, "--model", folder).out
+    assert "11 tokens  special: 0, 10" in ask("run", TEXT, "--model", folder, "--show", "tokens").out
 
 
 def test_a_batch_says_what_it_was_computed_in(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

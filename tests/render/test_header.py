@@ -58,7 +58,25 @@ def test_conventions_of_a_run() -> None:
 
 def test_a_wider_type_that_was_computed_in_is_said() -> None:
     document = documents.run()
-    assert "float32" in header(document, View()).plain
-    assert "rounded" not in header(document, View()).plain
+    assert "numpy float32" in header(document, View()).plain
     document["attention"]["compute_dtype"] = "float64"
-    assert "numpy · float64 · rounded to float32" in header(document, View()).plain
+    assert "numpy float64" in header(document, View()).plain
+
+
+def test_a_scale_is_told_by_its_root_with_its_value_where_that_is_short() -> None:
+    document = documents.run()
+    for d_k, told in ((64, "scale 0.125 = 1/√64"), (32, "scale 1/√32"), (8, "scale 1/√8")):
+        document["model"] |= {"d_k": d_k, "d_v": d_k}
+        document["attention"]["scale"] = d_k**-0.5
+        assert f" · {told} · " in header(document, View()).plain
+    document["attention"]["scale"] = 0.3
+    assert " · scale 0.3 · " in header(document, View()).plain
+
+
+def test_what_ran_takes_three_lines_of_eighty_cells() -> None:
+    lines = ask("run", "--model", "minilm", "it was too tired", "--show", "header").out.splitlines()
+    assert lines == [
+        "it was too tired",
+        "minilm · bert · learned · 6 layers × 12 heads · mask none · position learned",
+        "6 tokens · d_model 384 · d_k = d_v = 32 · scale 1/√32 · numpy float64",
+    ]

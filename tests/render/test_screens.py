@@ -128,7 +128,7 @@ def test_a_screen_of_the_saved_document_is_the_same() -> None:
 def test_each_part_alone(part: str) -> None:
     shown = run_screen(documents.run(heads=2), View(show=frozenset({part}))).plain
     title = {
-        "header": "weights ",
+        "header": "seeded, seed 0",
         "tokens": "11 tokens",
         "maps": "maps of the weights",
         "output": "output of the head",
@@ -156,8 +156,8 @@ def test_the_header_says_what_ran() -> None:
         "d_model 64",
         "8 heads",
         "1 layer",
-        "d_k 8",
-        "scale 0.353553 = 1/√8",
+        "d_k = d_v = 8",
+        "scale 1/√8",
         "mask causal",
         "numpy",
         "float32",
@@ -168,9 +168,7 @@ def test_the_header_says_what_ran() -> None:
     document["warnings"] = ["unused tensor \x1b[31m"]
     said = run_screen(document, View(show=frozenset({"header"}))).plain
     for fact in (
-        "checkpoint x␛y",
-        "family bert",
-        "learned",
+        "x␛y · bert · learned",
         "1 kv head",
         "scale 2 ",
         "soft-cap 50",

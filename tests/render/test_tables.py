@@ -16,7 +16,7 @@ from attncli.render.safe import cells
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
-from attncli.render.window import both_ends, ends, panels, says
+from attncli.render.window import both_ends, ends, panels, says, strongest
 
 NAN = float("nan")
 WORDS = [
@@ -114,13 +114,34 @@ def test_a_wide_matrix_says_what_it_leaves_out_and_names_the_largest() -> None:
     names = [f"w{at}" for at in range(40)]
     block = matrix(values, names[:30], names, View(width=80))
     assert "20 w20    0.99" in block.plain
-    assert block.plain.splitlines()[-1].startswith("rows 0–22, 29 of 30; columns 0–")
-    assert block.plain.splitlines()[-1].endswith("39 of 40 shown; --full shows all")
+    said = " ".join(block.plain.splitlines()[-2:])
+    assert said == "12 of 30 rows, 9 of 40 columns shown, those with the largest values; --full shows all"
     whole = matrix(values, names[:30], names, View(width=80, full=True)).plain
     assert all(f"{at} w{at}" in whole for at in range(30))
     assert "0.39" in whole
     assert "--full" not in whole
     assert "…" not in whole
+
+
+def test_of_a_wide_matrix_the_rows_and_columns_with_the_largest_entries_are_shown() -> None:
+    values = np.random.default_rng(0).uniform(0, 0.01, (206, 206))
+    strong = {(3, 190): 0.9, (3, 17): 0.05, (100, 44): 0.8, (205, 0): 0.7}
+    for place, weight in strong.items():
+        values[place] = weight
+    names = [f"w{at}" for at in range(206)]
+    lines = matrix(values, names, names, View(width=80)).plain.splitlines()
+    assert len(lines) <= 17
+    assert {"0", "17", "44", "190"} <= set(lines[0].split())
+    assert {"3", "100", "205"} <= {line.split()[0] for line in lines}
+    assert all(f"{weight:.2f}" in "\n".join(lines) for weight in strong.values())
+
+
+def test_a_row_that_repeats_another_is_shown_only_where_there_is_room() -> None:
+    values = np.array([[0.9, np.nan], [0.9, np.nan], [0.5, 0.1], [0.2, 0.3]])
+    assert strongest(values, 3) == [0, 2, 3]
+    assert strongest(values, 4) == [0, 1, 2, 3]
+    assert strongest(values, 9) == [0, 1, 2, 3]
+    assert strongest(np.full((3, 2), np.nan), 2) == [0, 1]
 
 
 def test_positions_are_those_given() -> None:

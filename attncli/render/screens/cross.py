@@ -14,7 +14,7 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, label, safe
 from attncli.render.screens.conclusion import cross_answer
-from attncli.render.screens.header import headed, tokens_part
+from attncli.render.screens.header import counted, headed, in_queries, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -67,7 +67,9 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
     match part:
         case "header":
             text = f"{document.query_text} → {document.key_text}"
-            return headed(cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii), document, view)
+            shown = cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
+            counts = (in_queries(len(document.queries)), counted(len(document.keys), "key"))
+            return headed(shown, document, view, counts=counts)
         case "tokens":
             asked = stack((heading("queries", "", view), tokens_part(document.queries, view)))
             return spaced(

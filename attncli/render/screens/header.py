@@ -46,29 +46,36 @@ if TYPE_CHECKING:
 
 SIDE = 11
 """Cells of the words at the left edge."""
+SHORT = 5
+"""Characters of a scale's value that is told beside its root."""
 
 
 def header(document: AboutText, view: View) -> Lines:
-    """The text, which weights ran and whether they are learned, the sizes, the conventions, and any warnings."""
-    return headed(title(document, view), document, view, words=_words(document))
+    """The text, which weights ran and whether they are learned, the conventions, the sizes, and any warnings."""
+    merged = document.pieces is not UNSET
+    count = counted(len(document.tokens), "word" if merged else "token")
+    return headed(title(document, view), document, view, counts=(count,), words=_words(document))
 
 
-def headed(text: str, document: AboutText | CrossDocument, view: View, *, words: Sequence[str] = ()) -> Lines:
-    """The same with another text, made safe, above it. words: how tokens were merged."""
+def headed(
+    text: str, document: AboutText | CrossDocument, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
+) -> Lines:
+    """The same with another text, made safe, above it. counts: how long it is. words: how tokens were merged."""
     model, attention = document.model, document.attention
     says = "" if attention.mask == "none" else attention.mask_says or ""
-    facts = [
-        ("weights", _weights(model, view)),
-        ("sizes", _sizes(model)),
-        ("attention", _conventions(model, attention, view)),
-        ("", [safe(spell(says, ascii=view.ascii), ascii=view.ascii)]),
-        ("computed", [attention.backend, *_types(attention)]),
-        ("words", words),
-    ]
-    blocks = [line((text, "bold")), *(fact(name, parts, view) for name, parts in facts)]
+    ran = [*_weights(model, view), _depth(model, view), *_conventions(attention, view)]
+    sizes = [*counts, *_sizes(model), _scale(model, attention, view), f"{attention.backend} {_type(attention)}"]
+    blocks = [line((text, "bold")), facts(ran, view), facts(sizes, view, style=FAINT)]
+    blocks += [remark(safe(says, ascii=view.ascii), view), facts(words, view, style=FAINT)]
     blocks += [warning(said, view) for said in document.warnings or ()]
     block = stack(blocks)
     return finished(block, view)
+
+
+def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
+    """Parts one after the other, made safe, broken between parts, and within a part that is too long; "" is none."""
+    shown = [(row, style) for part in parts if part for row in wrap(own(part, view), view.width, ascii=view.ascii)]
+    return flow(shown, width=view.width, gap="; " if view.ascii else " · ", ascii=view.ascii)
 
 
 def title(document: AboutText | TokensDocument, view: View) -> str:
@@ -94,15 +101,16 @@ def warning(said: str, view: View) -> Lines:
 
 
 def _weights(model: ModelPart, view: View) -> list[str]:
+    """Which weights ran, and whether they are learned."""
     name = safe(model.name, ascii=view.ascii) if model.name else ""
     family = safe(model.family, ascii=view.ascii) if model.family else ""
     match model.source:
         case "seeded":
-            return [f"seeded, seed {model.seed}", "the pattern is not learned"]
+            return [f"seeded, seed {model.seed}", "not learned"]
         case "random":
-            return [f"drawn at random, seed {model.seed}", "the pattern is not learned"]
+            return [f"drawn at random, seed {model.seed}", "not learned"]
         case "checkpoint":
-            return [f"checkpoint {name}".rstrip(), family and f"family {family}", "learned"]
+            return [name or "checkpoint", family, "learned"]
         case "file":
             rest = [f"what it does not hold: seed {model.seed}"] if model.seed is not None else []
             return [f"from file {name}".rstrip(), family, *rest]
@@ -121,31 +129,47 @@ def _words(document: AboutText) -> list[str]:
     return [merged, "weights to a word are summed, from a word averaged"]
 
 
+def _depth(model: ModelPart, view: View) -> str:
+    """Such as `6 layers × 12 heads`."""
+    by = spell(" × ", ascii=view.ascii)
+    return by.join(own(counted(*each), view) for each in ((model.layers, "layer"), (model.heads, "head")))
+
+
 def _sizes(model: ModelPart) -> list[str]:
-    layers, heads, shared = model.layers, model.heads, model.kv_heads
-    parts = [f"d_model {model.d_model}", counted(layers, "layer"), counted(heads, "head")]
-    parts += [counted(shared, "kv head")] if shared != heads else []
-    return [*parts, f"d_k {model.d_k}", f"d_v {model.d_v}"]
+    shared = [counted(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    widths = [f"d_k = d_v = {model.d_k}"] if model.d_k == model.d_v else [f"d_k {model.d_k}", f"d_v {model.d_v}"]
+    return [*shared, f"d_model {model.d_model}", *widths]
 
 
-def _conventions(model: ModelPart, attention: AttentionPart, view: View) -> list[str]:
+def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
+    """The scale as it comes from a size, with its value where that is short."""
     scale = attention.scale
     root = root_of(scale, model.d_k or 0, model.d_model or 0) if scale is not None else ""
-    parts = [f"scale {brief(scale)}" + (spell(f" = {root}", ascii=view.ascii) if root else "")]
+    value = brief(scale)
+    told = f"{value} = {root}" if root and len(value) <= SHORT else root or value
+    return f"scale {spell(told, ascii=view.ascii)}"
+
+
+def _conventions(attention: AttentionPart, view: View) -> list[str]:
+    parts = [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
     parts += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
-    parts += [f"{name} {safe(str(getattr(attention, name)), ascii=view.ascii)}" for name in ("mask", "position")]
     parts += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
     return parts
 
 
-def _types(attention: AttentionPart) -> list[str]:
-    wide = attention.compute_dtype
-    return [attention.dtype] if not wide else [wide, f"rounded to {attention.dtype}"]
+def _type(attention: AttentionPart) -> str:
+    """The type that was computed in."""
+    return str(attention.compute_dtype or attention.dtype)
 
 
 def counted(count: int, what: str) -> str:
     """Such as `1 layer`, `8 heads`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def in_queries(count: int) -> str:
+    """Such as `1 query`, `4 queries`."""
+    return "1 query" if count == 1 else f"{count} queries"
 
 
 def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token", most: int = 64) -> Lines:

@@ -51,7 +51,9 @@ def heads_screen(document: HeadsDocument, view: View) -> Lines:
     head's strongest link with a bar.
     """
     many = len(document.heads) > MANY
-    wanted = (DEFAULT - {"maps"} if many else DEFAULT) if view.show is None else view.show
+    deep = not view.full and len({head.layer for head in document.heads}) > 1
+    by_default = DEFAULT - ({"maps"} if many else set()) - ({"tokens"} if deep else set())
+    wanted = by_default if view.show is None else view.show
     if view.brief:
         return heads_answer(document, view)
     blocks = [_part(part, document, view) for part in PARTS if part in wanted]

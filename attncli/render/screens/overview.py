@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.documents.parts import TopLink
 from attncli.analysis.documents.run import RunDocument
-from attncli.render.lines import Lines
-from attncli.render.links import links
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.links import layer_and_head, links
 from attncli.render.matrix import matrix
 from attncli.render.safe import safe
+from attncli.render.screens.run_table import heads_of
 from attncli.render.view import View
+
+FEW = 3
+"""Links below the grid of all layers and heads, where nobody asked for more: grid, links and answer fit a screen."""
 
 
 def overview_part(document: RunDocument, view: View) -> Lines:
@@ -24,11 +30,11 @@ def overview_part(document: RunDocument, view: View) -> Lines:
     for entry in entries:
         if entry.link is not None:
             grid[layers.index(entry.layer), heads.index(entry.head)] = entry.link.weight
-    of = ""
+    note = "strongest link in each head; rows: layers, columns: heads"
     if document.queries:
         token = document.tokens[document.queries[0]]
-        of = f" of {token.index} {safe(token.text, ascii=view.ascii)}"
-    note = f"weight of each head's strongest link{of}; rows: layers, columns: heads"
+        named = f"{token.index} {safe(token.text, ascii=view.ascii)}"
+        note = f"strongest link of {named} in each head; rows: layers, columns: heads"
     return matrix(
         grid, None, None, view, limits=(0.0, 1.0), title="overview", note=note, row_numbers=layers, column_numbers=heads
     )
@@ -46,13 +52,28 @@ def average_part(document: RunDocument, view: View) -> Lines:
     return links(found, texts, view, place=None, title="on average", note=note)
 
 
+def links_part(document: RunDocument, view: View) -> Lines:
+    """The strongest links, a few of them below a grid of all layers and heads."""
+    texts = [token.text for token in document.tokens]
+    place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
+    few = FEW if view.few and view.show is None and several_layers(document) else view.top
+    note = "weight of a key in its query's row; bars from 0 to 1"
+    shown = links(document.links, texts, replace(view, top=few), place=place, title="strongest links", note=note)
+    return stack((shown, remark(left_out(document), view)))
+
+
+def several_layers(document: RunDocument) -> bool:
+    """Whether the overview has more than one layer."""
+    return len({entry.layer for entry in document.overview or ()}) > 1
+
+
 def left_out(document: RunDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {
         "special": "special tokens",
         "self": "self",
-        "neighbours": "immediate neighbours",
+        "neighbours": "neighbours",
         "first": "the first token",
     }
-    return f"left out: {', '.join(words[name] for name in names)} (--all-links shows all)" if names else ""
+    return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""

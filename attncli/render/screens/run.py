@@ -13,13 +13,12 @@ from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, finished, spaced, stack
-from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
-from attncli.render.matrix import NDArray, as_matrix, matrix, visible
+from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
 from attncli.render.screens.answer import run_answer
 from attncli.render.screens.conclusion import run_hint
 from attncli.render.screens.header import counted, header, tokens_part
-from attncli.render.screens.overview import average_part, left_out, overview_part
+from attncli.render.screens.overview import average_part, left_out, links_part, overview_part, several_layers
 from attncli.render.screens.run_table import heads_of
 from attncli.render.screens.run_table import run_rows as run_rows
 from attncli.render.screens.stages import SHOWN, stage_part
@@ -74,16 +73,21 @@ def _wanted(part: str, document: RunDocument, view: View) -> bool:
         return part == "answer"
     if view.show is not None:
         return part in view.show
-    several = len({entry.layer for entry in document.overview or ()}) > 1
+    several = several_layers(document)
     match part:
         case "overview":
             return several
         case "shapes":
             return not several
         case "maps":
-            return bool(document.maps) or 1 < len(heads_of(document)) <= MAPS
+            least = (
+                1 if len(document.tokens) > ROWS and not document.queries else 2
+            )  # a map is whole where a table is not
+            return bool(document.maps) or least <= len(heads_of(document)) <= MAPS
+        case "tokens":
+            return view.full or not several
         case "average":
-            return document.average is not UNSET and len(document.overview or ()) > 1
+            return document.average is not UNSET and view.full
         case "scores" | "weights" | "output":
             return bool(document.layers)
         case _ if part in SHOWN:
@@ -119,17 +123,7 @@ def _part(part: str, document: RunDocument, view: View) -> Lines:
                 else remark("an average needs --query TOK", view)
             )
         case "links":
-            note = "weight of a key in its query's row; bars from 0 to 1"
-            place = None if len(document.overview or heads_of(document)) == 1 else layer_and_head
-            found = links(
-                document.links,
-                [token.text for token in tokens],
-                view,
-                place=place,
-                title="strongest links",
-                note=note,
-            )
-            return stack((found, remark(left_out(document), view)))
+            return links_part(document, view)
         case _:
             return tables_part(part, document, view)
 

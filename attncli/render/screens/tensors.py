@@ -9,14 +9,14 @@ from msgspec import UNSET
 from attncli.analysis.documents.tensors import CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.metrics import DEFAULT
 from attncli.render.glyphs import spell
-from attncli.render.headings import own, remark
+from attncli.render.headings import FAINT, own, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.links import links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
 from attncli.render.screens.conclusion import tensors_answer
-from attncli.render.screens.header import counted, fact, warning
+from attncli.render.screens.header import counted, facts, in_queries, warning
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
@@ -131,22 +131,20 @@ def _number(value: float | None, view: View) -> str:
 
 def _header(document: TensorsDocument, view: View) -> Lines:
     model, attention = document.model, document.attention
-    sizes = [
-        "1 query" if document.queries == 1 else f"{document.queries} queries", counted(document.keys, "key"),
-        counted(model.heads, "head"),
-        counted(model.kv_heads, "kv head"), f"d_k {model.d_k}", f"d_v {model.d_v}",
-    ]  # fmt: skip
-    conventions = [f"scale {brief(attention.scale)}", f"mask {safe(attention.mask, ascii=view.ascii)}"]
-    conventions += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    ran = [in_queries(document.queries), counted(document.keys, "key"), counted(model.heads, "head")]
+    ran += [counted(model.kv_heads, "kv head")] if model.kv_heads != model.heads else []
+    ran += [f"mask {safe(attention.mask, ascii=view.ascii)}"]
+    ran += [f"soft-cap {brief(attention.softcap)}"] if attention.softcap is not None else []
+    computed = f"{attention.backend} {attention.dtype}"
+    sizes = [f"d_k {model.d_k}", f"d_v {model.d_v}", f"scale {brief(attention.scale)}", computed]
     title = cut(
         own("captured tensors", view) + " " + safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii
     )
     return stack(
         (
             line((title, "bold")),
-            fact("sizes", sizes, view),
-            fact("attention", conventions, view),
-            fact("computed", [attention.backend, attention.dtype], view),
+            facts(ran, view),
+            facts(sizes, view, style=FAINT),
             *(warning(said, view) for said in document.warnings),
         )
     )
