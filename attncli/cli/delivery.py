@@ -23,18 +23,9 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="Document")
 
 UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 10**3,
-    "kb": 10**3,
-    "m": 10**6,
-    "mb": 10**6,
-    "g": 10**9,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
+    "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30,
+}  # fmt: skip
 LONGEST_SIZE = 20
 """Digits of a size; more are no bytes of any machine."""
 LINES = 10_000  # of a plain table, written at once

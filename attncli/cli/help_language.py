@@ -36,8 +36,11 @@ def _spoken(formatter: Any, lang: str) -> Any:
     """The formatter, with its headings and the word before the usage in this language."""
     from attncli.render.phrases.translation import translated
 
-    heading, usage = formatter.write_heading, formatter.write_usage
-    formatter.write_heading = lambda text: heading(translated(text, lang))
+    usage = formatter.write_usage
+    # no blank, and a colon as wide as the characters before it
+    formatter.write_heading = lambda text: formatter.write(
+        f"{' ' * formatter.current_indent}{translated(text, lang)}：\n"
+    )
     formatter.write_usage = lambda prog, args="": usage(prog, args, translated("Usage: ", lang))
     return formatter
 

@@ -157,11 +157,12 @@ class Environment:
             self._tell(error_lines(told, self._notices()))
 
     def _notices(self) -> View:
-        """How to show what is said on standard error."""
+        """How to show what is said on standard error: a file's lines have any length, a terminal's its width."""
         from attncli.render.view import View
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
-        return View(color=self.stderr_is_terminal and not plain, lang=self.lang)
+        width = self.columns if self.stderr_is_terminal else MOST_TOLD
+        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.lang)
 
     def _tell(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""

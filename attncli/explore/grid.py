@@ -16,6 +16,7 @@ from attncli.render.headings import FAINT
 from attncli.render.lines import Line, Piece
 from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
+from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
 
@@ -151,9 +152,10 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
         return sized(Pane(), width, height)
     rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
     if head.labels:
+        told = ("、" if view.lang == "zh" else ", ").join(label_name(one, view.lang) for one in head.labels)
         rows[0] = (
             *rows[0],
-            ("  " + cut(label(", ".join(head.labels), ascii=view.ascii), width, ascii=view.ascii), FAINT),
+            ("  " + cut(label(told, ascii=view.ascii), width, ascii=view.ascii), FAINT),
         )
     numbers = [
         (spell(say(view, f"explore.metric.{name}"), ascii=view.ascii), head.metrics.get(name)) for name in METRICS

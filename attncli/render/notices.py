@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from attncli.render.lines import Lines
+from attncli.render.lines import Lines, line, stack
 from attncli.render.phrases.translation import translated
-from attncli.render.safe import safe
+from attncli.render.prose import wrap
+from attncli.render.safe import cells, safe
 from attncli.render.view import View
 
 STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_black", "try": "bold cyan"}
@@ -23,7 +24,7 @@ def error_lines(told: Sequence[tuple[str, str]], view: View) -> Lines:
     rows = []
     for name, value in told:
         if value:
-            shown = (NAMES[name] if view.lang == "zh" else name) + ": "
+            shown = f"{NAMES[name]}：" if view.lang == "zh" else f"{name}: "
             said = value if name == "where" else _told(value, view.lang)
             rows.append(((shown, STYLES[name] if view.color else ""), (safe(said, ascii=view.ascii), "")))
     return Lines(tuple(rows))
@@ -41,8 +42,11 @@ def _told(text: str, lang: str) -> str:
 
 
 def note_line(message: str, view: View) -> Lines:
-    """A note, set back."""
-    return Lines((((safe(translated(message, view.lang), ascii=view.ascii), "bright_black" if view.color else ""),),))
+    """A note, set back, broken at blanks to the view's width; one with a path longer than that stays whole."""
+    said = safe(translated(message, view.lang), ascii=view.ascii)
+    whole = max(map(cells, said.split()), default=0) > view.width
+    rows = [said] if whole else wrap(said, view.width, ascii=view.ascii)
+    return stack(line((row, "bright_black" if view.color else "")) for row in rows)
 
 
 if __name__ == "__main__":

@@ -131,4 +131,4 @@ def test_without_a_terminal_it_says_what_to_do_instead() -> None:
     assert "attn run" in done.stderr
     assert ask("explore", "a b", terminal=True, TERM="dumb").code == 2
     said = ask("explore", "a b", "--lang", "zh", terminal=True, TERM="dumb").err
-    assert said.startswith("错误: attn explore 占满终端的屏幕")
+    assert said.startswith("错误：attn explore 占满终端的屏幕")

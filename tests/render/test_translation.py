@@ -8,11 +8,15 @@ import pytest
 from asking import ask
 from prose import WORDS, Told, told
 
+from attncli.analysis.labels import LABELS
 from attncli.cli.app import command
 from attncli.cli.help_language import TAIL
+from attncli.render.notices import note_line
 from attncli.render.phrases import translation
+from attncli.render.phrases.head_labels import CHINESE, label_name
 from attncli.render.phrases.translation import has, known, translated
 from attncli.render.phrases.zh_screens import SCREENS
+from attncli.render.view import View
 
 TEXT = "the cat sat"
 COMMANDS = [
@@ -144,14 +148,14 @@ def test_help_is_told_in_chinese_plain_and_drawn() -> None:
 
 
 ERRORS = [
-    (("run", TEXT, "--query", "dog"), "错误: 文本中没有词元 'dog'"),
-    (("run", TEXT, "--query", "#9"), "错误: 没有词元 #9"),
-    (("run", TEXT, "--query", "cat:2"), "应为: cat:1：它只出现一次"),
-    (("run", TEXT, "--layer", "3"), "错误: 没有第 3 层"),
-    (("run", TEXT, "--mask", "nothing"), "错误: 未知的掩码 'nothing'"),
-    (("run", TEXT, "--nonsense"), "错误: attn run 没有选项 --nonsense"),
-    (("run", TEXT, "--num-heads", "7"), "错误: d_model 64 不能被 7 个头整除"),
-    (("find", TEXT), "错误: attn find 需要两个词元"),
+    (("run", TEXT, "--query", "dog"), "错误：文本中没有词元 'dog'"),
+    (("run", TEXT, "--query", "#9"), "错误：没有词元 #9"),
+    (("run", TEXT, "--query", "cat:2"), "应为：cat:1：它只出现一次"),
+    (("run", TEXT, "--layer", "3"), "错误：没有第 3 层"),
+    (("run", TEXT, "--mask", "nothing"), "错误：未知的掩码 'nothing'"),
+    (("run", TEXT, "--nonsense"), "错误：attn run 没有选项 --nonsense"),
+    (("run", TEXT, "--num-heads", "7"), "错误：d_model 64 不能被 7 个头整除"),
+    (("find", TEXT), "错误：attn find 需要两个词元"),
 ]
 """What people run into first, and what it says."""
 
@@ -164,3 +168,22 @@ def test_errors_are_told_in_chinese(command: tuple[str, ...], said: str) -> None
     assert ask(*command).err.startswith("error: ")
     assert '"message"' in ask(*command, "--lang", "zh", "--json").err
     assert not re.search("[\u4e00-\u9fff]", ask(*command, "--lang", "zh", "--json").err)
+
+
+def test_a_note_is_broken_at_blanks_and_a_path_stays_whole() -> None:
+    said = "no text given; using the sample: The animal didn't cross the street because it was too tired"
+    rows = note_line(said, View(width=40)).plain.splitlines()
+    assert " ".join(rows) == said
+    assert len(rows) == 3
+    path = f"wrote {'/folder' * 12}"
+    assert note_line(path, View(width=40)).plain == path
+
+
+def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
+    assert set(CHINESE) == set(LABELS)
+    assert not any(re.search("[A-Za-z]", said) for said in CHINESE.values())
+    assert label_name("positional -2", "zh") == "固定偏移 -2"
+    assert label_name("first-token sink", "zh") == "首词元汇点"
+    assert label_name("positional -2", "en") == "positional -2"
+    shown = ask("heads", "a b c d e f", "--position", "alibi", "--labels", "--lang", "zh", "--seed", "3").out
+    assert not any(name in shown for name in LABELS if "-" in name)

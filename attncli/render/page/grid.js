@@ -3,7 +3,7 @@ import { at, button, make, set } from "./dom.js";
 import { abs, clamp, max, min } from "./numbers.js";
 import { picture } from "./shades.js";
 import { choose, head, run, state } from "./state.js";
-import { headName } from "./words.js";
+import { headName, labelName } from "./words.js";
 
 /** Tiles in a row, at most. */
 const ACROSS = 16;
@@ -70,7 +70,7 @@ export function label() {
     over.textContent = number;
     tile.classList.toggle("faint", laid !== null && abs(value ?? 0) < high / 4);
     tile.tabIndex = place === state.head ? 0 : -1;
-    const says = [headName(one), number, ...one.t].filter(Boolean).join(" · ");
+    const says = [headName(one), number, ...one.t.map(labelName)].filter(Boolean).join(" · ");
     set(tile, { "aria-pressed": place === state.head, "aria-label": says, title: says });
   });
 }

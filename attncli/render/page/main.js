@@ -15,7 +15,7 @@ import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
 import { any, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { headName, named, say } from "./words.js";
+import { headName, labelName, named, say } from "./words.js";
 
 const VIEWS = ["matrix", "links", "derivation", "search",
   ...(meta.pairs ? ["difference"] : []), ...(run().k || meta.partial ? [] : ["rollout"]), ...(meta.effects.length ? ["effects"] : [])];
@@ -59,7 +59,7 @@ async function refresh(changed) {
   const one = head();
   if (!one) return;
   fill("chosen", headName(one));
-  fill("labels", ...one.t.map((name) => make("span.label", name)));
+  fill("labels", ...one.t.map((name) => make("span.label", labelName(name))));
   fill("exact", one.r === "none" ? "" : say(`kept.${one.r}`, one.e < 1e-6 ? "0" : one.e.toExponential(0)));
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;

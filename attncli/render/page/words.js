@@ -6,6 +6,12 @@ import { state } from "./state.js";
 export const say = (name, ...values) =>
   (meta.words[state.lang][name] ?? name).replace(/\{(\d)\}/g, (_, at) => String(values[Number(at)]));
 
+/** The name of a label; behind it may stand an offset. @param {string} name */
+export const labelName = (name) => {
+  const [, label, offset] = /^(.*?)( [-+]?\d+)?$/.exec(name) ?? [];
+  return say(`label.${label}`) + (offset ?? "");
+};
+
 /** The name of a head. @param {{l: number, h: number}} head */
 export const headName = ({ l, h }) => say("head.name", l, h);
 

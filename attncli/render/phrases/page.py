@@ -1,7 +1,10 @@
 """What the HTML page says, in English and Chinese; the page's script asks for it by name."""
 
+from attncli.render.phrases import head_labels
+
 BOTH: dict[str, dict[str, str]] = {
     "en": {
+        **head_labels.FOR_PAGES["en"],
         "language": "中文",
         "help-open": "keys ?",
         "help.keys": (
@@ -89,6 +92,7 @@ BOTH: dict[str, dict[str, str]] = {
         "logits.note": "With the embedding, the feed-forward parts and the biases they sum to the model's logit.",
     },
     "zh": {
+        **head_labels.FOR_PAGES["zh"],
         "language": "English",
         "help-open": "按键 ?",
         "help.keys": (

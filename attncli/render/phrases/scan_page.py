@@ -1,7 +1,10 @@
 """What the HTML page of a scan says, in English and Chinese; the page's script asks for it by name."""
 
+from attncli.render.phrases import head_labels
+
 BOTH: dict[str, dict[str, str]] = {
     "en": {
+        **head_labels.FOR_PAGES["en"],
         "language": "中文",
         "line": "{0} · {1} texts · {2} tokens",
         "head.name": "layer {0} head {1}",
@@ -30,6 +33,7 @@ BOTH: dict[str, dict[str, str]] = {
         "unshaded": "The scan's model is not at hand, so the sentences are not shaded.",
     },
     "zh": {
+        **head_labels.FOR_PAGES["zh"],
         "language": "English",
         "line": "{0} · {1} 条文本 · {2} 个词元",
         "head.name": "第 {0} 层第 {1} 头",

@@ -143,7 +143,7 @@ SCREENS: dict[str, str] = {
     "means over the rows": "各行的平均", "means over the rows; --full shows all": "各行的平均；--full 显示全部",
     "means over the rows · {0} of {1} heads, by their strongest link; --full shows all": "各行的平均 · {1} 个头中的 {0} 个，按最强连接排列；--full 显示全部",
     "uniform: the same metric if every row were spread evenly over what it may see": "均匀：假如每行都平均分给可见的键，同一指标会取的值",
-    "top links leave out {0} (--all-links counts all)": "最强连接不计 {0}（--all-links 全部计入）",
+    "top links leave out {0} (--all-links counts all)": "最强连接不计{0}（--all-links 全部计入）",
     "excluded from every number: {0}; weights as they were, rows sum to less": "所有数字都不计：{0}；权重不变，每行之和小于 1",
     "excluded from every number: {0}; rows scaled to sum to 1 again": "所有数字都不计：{0}；每行重新缩放到和为 1",
     "excluded from every number: {0}; weights as they were, rows sum to less; top links leave out {1} (--all-links counts all)":

@@ -8,6 +8,11 @@ const chosen = { metric: 0, head: 0, sorted: false, lang: meta.lang };
 
 /** A phrase of the page's language. @param {string} name @param {...any} given */
 const say = (name, ...given) => (meta.words[chosen.lang][name] ?? name).replace(/\{(\d)\}/g, (/** @type {string} */ whole, /** @type {string} */ place) => String(given[Number(place)]));
+/** The name of a label; behind it may stand an offset. @param {string} name */
+const labelName = (name) => {
+  const [, label, offset] = /^(.*?)( [-+]?\d+)?$/.exec(name) ?? [];
+  return say(`label.${label}`) + (offset ?? "");
+};
 
 /** @param {number|null} value */
 const number = (value) => (value === null ? "–" : value.toFixed(value !== 0 && value < 0.01 && value > -0.01 ? 4 : 3));
@@ -101,7 +106,7 @@ function figures() {
 
 function labels() {
   const rows = meta.heads[chosen.head].t.map(([name, score, low, high, texts, from, to, between]) =>
-    make("tr", make("th", { scope: "row" }, name), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)} % (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say("borderline") : ""].map((cell) => make("td", cell))));
+    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)} % (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say("borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(["label", "score", "interval", "texts", "between"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 
@@ -115,7 +120,7 @@ function draw() {
   fill("order", make("label.pick", say("metric"), metrics), button(() => choose({ sorted: !chosen.sorted }), { class: "link", "aria-pressed": chosen.sorted, id: "sorted" }, say("sorted")));
   grid();
   fill("chosen", say("head.name", head.l, head.h));
-  fill("labels", ...head.t.map((one) => make("span.label", one[0])));
+  fill("labels", ...head.t.map((one) => make("span.label", labelName(one[0]))));
   fill("view", ...examples(), ...figures(), ...labels());
   fill("notes", ...meta.notes.map((text) => make("li", text)));
   fill("said", `${say("head.name", head.l, head.h)}: ${meta.metrics[chosen.metric]} ${number(numbersOf(chosen.head)[0])}`);

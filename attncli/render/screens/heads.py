@@ -18,6 +18,7 @@ from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
+from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label
 from attncli.render.screens.across import ACROSS, across_part
 from attncli.render.screens.answer import heads_answer
@@ -196,7 +197,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             str(head.head),
             *(_number(head.metrics.get(name), view) for name in names),
             _link(head.top_link, texts, view),
-            ", ".join(head.labels or ()),
+            ("、" if view.lang == "zh" else ", ").join(label_name(one, view.lang) for one in head.labels or ()),
         ]
         for head in heads
     ]

@@ -12,6 +12,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.phrases import say
+from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import label, safe
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -112,7 +113,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            f"{one.name} {one.detail}" if one.detail else one.name,
+            _label(one, view),
             number(one.score, view),
             _interval(one.ci95, view),
             say(view, "scan.repeats") if one.texts is None else f"{one.texts:.0%} {_percent(one.texts_ci95)}",
@@ -132,6 +133,13 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     if len(shown) == len(found):
         return body
     return stack((body, remark(say(view, "scan.labels.more", len(shown), len(found)), view)))
+
+
+def _label(one: ScanLabel, view: View) -> str:
+    """A label with its offset; in another language with its English name, by which it is looked up."""
+    name = f"{one.name} {one.detail}" if one.detail else one.name
+    said = label_name(name, view.lang)
+    return name if said == name else f"{said} {one.name}"
 
 
 def _effects(document: ScanDocument, view: View) -> Lines:
