@@ -240,4 +240,7 @@ ANALYSIS: dict[str, str] = {
     "dense float tensors": "稠密的浮点张量",
     "tensor {0} has the data type {1}": "张量 {0} 的数据类型是 {1}",
     "attention of {0} queries and {1} keys": "{0} 个查询和 {1} 个键的注意力",
+    "layers.{0} contradicts itself: {1}": "layers.{0} 自相矛盾：{1}",
+    "stages as attn run --save writes them": "attn run --save 写出的各步骤",
+    "this file has layers.{0}.q without {1}": "这个文件有 layers.{0}.q，却没有 {1}",
 }  # fmt: skip

@@ -204,4 +204,10 @@ COMMANDS: dict[str, str] = {
     "run, heads or cross": "run、heads 或 cross",
     "a document that attn wrote with --json": "attn 用 --json 写出的文档",
     "a document {0} holds no heads to compare": "文档 {0} 没有可比较的头",
+    "--source and --source-states name two sources": "--source 和 --source-states 指定了两个来源",
+    "this is the decoder, over {0} captured states of its encoder: {1}": "这是解码器，读取其编码器的 {0} 个捕获状态：{1}",
+    "nothing is looked at": "没有可以关注的内容",
+    "a text and captured states are both to be looked at": "文本和捕获的状态不能同时作为关注的对象",
+    "KEY_TEXT, or --source-states FILE of an encoder-decoder": "KEY_TEXT，或编码器-解码器的 --source-states FILE",
+    "{0} is about a checkpoint, and there is none": "{0} 针对检查点，而这里没有",
 }  # fmt: skip

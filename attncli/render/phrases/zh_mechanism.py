@@ -97,4 +97,7 @@ MECHANISM: dict[str, str] = {
     "the output of the attention": "注意力的输出",
     "residual connection": "残差连接",
     "layer normalization": "层归一化",
+    "queries of the global tokens": "全局词元的查询",
+    "what each token offers to the global ones": "每个词元提供给全局词元的内容",
+    "what each token passes on to the global ones": "每个词元传给全局词元的内容",
 }  # fmt: skip

@@ -191,4 +191,5 @@ OPTIONS: dict[str, str] = {
     "Whose names the tensors get.": "张量采用谁的命名。",
     "How its matrices are stored: in-out (X·W) or out-in (nn.Linear).": "矩阵如何存放：in-out（X·W）或 out-in（nn.Linear）。",
     "Also the seeded embeddings of this text's tokens.": "另写出这段文本各词元由种子生成的嵌入。",
+    "The text that is looked at; - for standard input. None with --source-states.": "被关注的文本；- 表示标准输入。用 --source-states 时不给。",
 }  # fmt: skip
