@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +31,7 @@ from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.ablate import AblateDocument
+    from attncli.analysis.documents.effects import Measure
     from attncli.analysis.effects.changes import By, Link
     from attncli.inputs.text import Text
     from attncli.inputs.token import Token
@@ -223,7 +224,7 @@ def _document(
     output: OutputOptions,
     removal: RemovalOptions,
     measured: MeasureOptions,
-    names: Any,
+    names: tuple[Measure, ...],
     by: By,
     over: bool,
 ) -> AblateDocument:

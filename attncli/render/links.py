@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 from attncli.render.bars import bar, barred
 from attncli.render.glyphs import spell
@@ -17,19 +17,50 @@ LONGEST = 32
 """Cells of the longest bar."""
 
 
+class Link(Protocol):
+    """What every link has; `query` and `key` are positions."""
+
+    @property
+    def query(self) -> int:
+        """The token that looks."""
+
+    @property
+    def key(self) -> int:
+        """The token looked at."""
+
+    @property
+    def weight(self) -> float:
+        """How much of its attention it gives, 0 to 1."""
+
+
+class PlacedLink(Protocol):
+    """A link whose head is known."""
+
+    @property
+    def layer(self) -> int:
+        """From 0."""
+
+    @property
+    def head(self) -> int:
+        """From 0."""
+
+
+Found = TypeVar("Found", bound=Link)
+
+
 def links(
-    found: Sequence[Any],
+    found: Sequence[Found],
     queries: Sequence[str],
     view: View,
     *,
-    place: Callable[[Any], str] | None,
+    place: Callable[[Found], str] | None,
     keys: Sequence[str] | None = None,
     title: str = "",
     note: str = "",
 ) -> Lines:
     """Links, `view.top` of them in the order given: place, `it → animal`, weight, bar from 0 to 1.
 
-    found: objects with query, key, weight, and what `place` reads. queries, keys: the token texts by
+    found: links with what `place` reads. queries, keys: the token texts by
     position; keys are the queries where None. place: which head a link is from, in words; None where
     there is only one or it does not matter. No links: "(none)".
     """
@@ -56,13 +87,13 @@ def links(
     return finished(block, view)
 
 
-def layer_and_head(link: Any) -> str:
+def layer_and_head(link: PlacedLink) -> str:
     """Such as `L5 H11`."""
     return f"L{link.layer} H{link.head}"
 
 
 def _parts(
-    link: Any, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
+    link: Link, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
 ) -> tuple[str, str, str]:
     query = cut(label(queries[link.query], ascii=view.ascii), name, ascii=view.ascii)
     key = cut(label(keys[link.key], ascii=view.ascii), name, ascii=view.ascii)
@@ -70,10 +101,8 @@ def _parts(
 
 
 if __name__ == "__main__":
+    from attncli.analysis.documents.parts import LinkRow
     from attncli.render.lines import show
 
-    sample = [
-        {"layer": 5, "head": 11, "query": 2, "key": 1, "weight": 0.65},
-        {"layer": 3, "head": 1, "query": 2, "key": 1, "weight": 0.64},
-    ]
+    sample = [LinkRow(layer=layer, head=head, query=2, key=1, weight=0.65) for layer, head in ((5, 11), (3, 1))]
     show(links(sample, ["The", "animal", "it"], View(color=True), place=layer_and_head, title="strongest links"))

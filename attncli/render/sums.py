@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
@@ -20,7 +20,7 @@ SIGN = 5
 
 
 def vector_sum(
-    terms: Sequence[tuple[str, Any]], total: tuple[str, Any], view: View, *, title: str = "", note: str = ""
+    terms: Sequence[tuple[str, ArrayLike]], total: tuple[str, ArrayLike], view: View, *, title: str = "", note: str = ""
 ) -> Lines:
     """Named terms [width] and their sum [width]; the first entries that fit, or all of them in a full view."""
     values = [np.asarray(term, np.float64) for _, term in terms]

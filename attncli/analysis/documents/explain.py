@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.documents.layer_topics import (
-    LAYER_TOPICS,
     MaskTopic,
     MultiheadTopic,
     PositionTopic,
@@ -158,11 +157,8 @@ class MetricTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     warnings: list[str]
 
 
-TOPICS = (AttentionTopic, SoftmaxTopic, ScalingTopic, MatrixSoftmaxTopic, OrderTopic, MetricTopic, *LAYER_TOPICS)
-"""What an explanation may be about, told apart by `topic`."""
-ExplainDocument = (
-    AttentionTopic
-    | SoftmaxTopic
+TaughtTopic = (
+    SoftmaxTopic
     | ScalingTopic
     | MatrixSoftmaxTopic
     | OrderTopic
@@ -172,3 +168,6 @@ ExplainDocument = (
     | MultiheadTopic
     | ResidualTopic
 )
+ExplainDocument = AttentionTopic | TaughtTopic
+TOPICS: tuple[type[Document], ...] = get_args(ExplainDocument)
+"""What an explanation may be about, told apart by `topic`."""

@@ -134,6 +134,3 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     norm: NormStep | None
     agreement: Annotated[float, says("Largest |difference| of x + out and its norm from the run's own.")]
     warnings: list[str]
-
-
-LAYER_TOPICS = (PositionTopic, MaskTopic, MultiheadTopic, ResidualTopic)

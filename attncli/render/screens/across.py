@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Literal, assert_never, get_args
 
 import numpy as np
 
-from attncli.analysis.documents.heads import Circuits, HeadsDocument, Similarity, WhichHead
+from attncli.analysis.documents.heads import Circuits, Flow, HeadsDocument, Rollout, Similarity, WhichHead
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, stack, unstyled
@@ -16,36 +16,44 @@ from attncli.render.matrix import matrix
 from attncli.render.tables import table
 from attncli.render.view import View
 
-ACROSS = ("rollout", "flow", "similarity", "circuits")
+Across = Literal["rollout", "flow", "similarity", "circuits"]
+ACROSS: tuple[Across, ...] = get_args(Across)
 """The parts, each shown where the document has it."""
 
 
-def across_part(name: str, document: HeadsDocument, view: View) -> Lines:
+def across_part(name: Across, document: HeadsDocument, view: View) -> Lines:
     """The part of that name; nothing where the document is without it."""
-    part: Any = getattr(document, name)
-    if not part:
-        return Lines()
-    texts = [token.text for token in document.tokens]
     match name:
         case "rollout":
-            note = "how much of each input token (column) reaches each position (row); residual counted half"
-            shown = matrix(np.asarray(part.weights), texts, texts, view, title="rollout", note=note)
-            even = "the same of uniform attention: what depth and mask alone give"
-            return stack(
-                (
-                    shown,
-                    matrix(
-                        np.asarray(part.uniform), texts, texts, view, title="rollout of uniform attention", note=even
-                    ),
-                )
-            )
+            return _rollout(document.rollout, _texts(document), view) if document.rollout else Lines()
         case "flow":
-            note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
-            return matrix(np.asarray(part.weights), texts, texts, view, title="attention flow", note=note)
+            return _flow(document.flow, _texts(document), view) if document.flow else Lines()
         case "similarity":
-            return _similarity(part, view)
+            return _similarity(document.similarity, view) if document.similarity else Lines()
+        case "circuits":
+            return _circuits(document.circuits, view) if document.circuits else Lines()
         case _:
-            return _circuits(part, view)
+            assert_never(name)
+
+
+def _texts(document: HeadsDocument) -> list[str]:
+    return [token.text for token in document.tokens]
+
+
+def _rollout(part: Rollout, texts: Sequence[str], view: View) -> Lines:
+    note = "how much of each input token (column) reaches each position (row); residual counted half"
+    even = "the same of uniform attention: what depth and mask alone give"
+    return stack(
+        (
+            matrix(part.weights, texts, texts, view, title="rollout", note=note),
+            matrix(part.uniform, texts, texts, view, title="rollout of uniform attention", note=even),
+        )
+    )
+
+
+def _flow(part: Flow, texts: Sequence[str], view: View) -> Lines:
+    note = "maximum flow from each input token (column) to each position (row), rows scaled to sum to 1"
+    return matrix(part.weights, texts, texts, view, title="attention flow", note=note)
 
 
 def _similarity(part: Similarity, view: View) -> Lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from attncli.render.phrases import say
 from attncli.render.view import View
 
 if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Document
     from attncli.render.screens.effect_answer import AnyHead
 
-Draw = Callable[[Any, View], Lines]
+Shown = TypeVar("Shown", bound="Document")
 
 
-def in_parts(drawn: Mapping[str, Draw], document: Any, view: View, *, hidden: Collection[str] = ()) -> Lines:
+def in_parts(
+    drawn: Mapping[str, Callable[[Shown, View], Lines]], document: Shown, view: View, *, hidden: Collection[str] = ()
+) -> Lines:
     """The parts that are asked for, in their order; the answer alone where the view is brief.
 
     hidden: those shown only where they are asked for.
@@ -59,7 +62,7 @@ def short_name(effect: AnyHead) -> str:
     return f"L{effect.layer} H{effect.head}" + (" x" if effect.attention == "cross" else "")
 
 
-def left_over(effects: Sequence[Any], shown: Sequence[Any], view: View) -> Lines:
+def left_over(effects: Sequence[AnyHead], shown: Sequence[AnyHead], view: View) -> Lines:
     """How many heads are not shown, and how they would be."""
     left = len(effects) - len(shown)
     return remark(say(view, "effect.more", left) if left else "", view)

@@ -26,13 +26,13 @@ def explain_screen(document: ExplainDocument, view: View) -> Lines:
 
 def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     """The steps of the screen, one after the other; of a brief one, the answer alone."""
-    match document.topic:
-        case "attention":
+    match document:
+        case AttentionTopic():
             blocks = _derivation(document, view)
-        case topic:
-            from attncli.render.screens import topics
+        case _:
+            from attncli.render.screens.topics import topic_blocks
 
-            blocks = [block for block in topics.BLOCKS[topic](document, view) if block.rows]
+            blocks = [block for block in topic_blocks(document, view) if block.rows]
             blocks = blocks[-1:] if view.brief else blocks
     return [clipped(block, view.width, ascii=view.ascii) for block in blocks]
 
@@ -72,9 +72,9 @@ def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     """The worked numbers as a table with a header line, for `--plain`."""
     if not isinstance(document, AttentionTopic):
-        from attncli.render.screens import topics
+        from attncli.render.screens.topics import topic_rows
 
-        yield from topics.ROWS[document.topic](document)
+        yield from topic_rows(document)
         return
     scores, softmax = document.step(Scores), document.step(SoftmaxRow)
     texts = [token.text for token in document.tokens]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument, MetricValue
 from attncli.analysis.documents.parts import LinkRow, TopLink
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
@@ -287,7 +286,7 @@ def _name(head: HeadMetrics) -> str:
     return f"layer {head.layer} head {head.head}"
 
 
-def _number(value: Any, view: View) -> str:
+def _number(value: MetricValue | None, view: View) -> str:
     return "-" if (held := metric_value(value)) is None else f"{held:.{view.precision}f}"
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from attncli.analysis.documents.heads import HeadsDocument
+from attncli.analysis.documents.heads import HeadsDocument, MetricValue
 
 
 def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
@@ -24,6 +23,6 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
         )
 
 
-def metric_value(metric: Any) -> Any:
+def metric_value(metric: MetricValue | None) -> float | None:
     """The number of a metric; None where there is none."""
     return None if metric is None else metric.value

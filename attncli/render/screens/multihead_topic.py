@@ -82,9 +82,9 @@ def _lost(document: MultiheadTopic, view: View) -> str:
 def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
     """Σ O_h·W_O^h, term by term; where there is no W_O, why there is nothing to add."""
     title = say(view, "multihead.out")
-    if document.heads[0].share is UNSET:
+    terms = [(say(view, "multihead.share", one.head), one.share) for one in document.heads if one.share is not UNSET]
+    if not terms:
         return stack((heading(title, "", view), remark(say(view, "multihead.out.none"), view)))
-    terms = [(say(view, "multihead.share", one.head), one.share) for one in document.heads]
     terms += [("b_O", document.bias)] if document.bias is not UNSET else []
     body = vector_sum(terms, ("O", document.out), view, title=title, note=say(view, "multihead.out.note"))
     return stack((body, remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
 from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
@@ -155,10 +156,9 @@ def _axes(axes: Sequence[str], shared: bool) -> list[str]:
 
 def maps_part(document: RunDocument, view: View) -> Lines:
     """A small map of the weights of every head, on one scale; the first `MAPS` unless the view is full."""
-    if document.maps:
-        held = [(part.layer, part) for part in document.maps]
-    else:
-        held = [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
+    held: list[tuple[int, RunHead | PooledMap]] = [(part.layer, part) for part in document.maps or ()]
+    if not held:
+        held += [(layer, head) for layer, head in heads_of(document) if head.weights is not UNSET]
     if not held:
         return Lines()
     several = len({layer for layer, _ in held}) > 1
@@ -167,7 +167,8 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         Map(f"layer {layer} head {head.head}" if several else f"head {head.head}", _weights(head))
         for layer, head in shown
     ]
-    pool = getattr(held[0][1], "pool", 1)
+    first = held[0][1]
+    pool = first.pool if isinstance(first, PooledMap) else 1
     pooled = f" · each cell the largest of {pool}×{pool} weights" if pool > 1 else ""
     note = f"rows: queries, columns: keys{pooled}" + ("" if several else f" · layer {held[0][0]}")
     left = (
@@ -278,7 +279,7 @@ def _only_head_is_output(document: RunDocument) -> bool:
     return all(_same(layer.heads, layer.output) for layer in document.layers)
 
 
-def _same(heads: Sequence[RunHead], output: Any) -> bool:
+def _same(heads: Sequence[RunHead], output: Numbers | UnsetType) -> bool:
     return (
         len(heads) == 1
         and output is not UNSET

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
-from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.documents.run import RunDocument, RunHead
 from attncli.render.column_names import key_names
 
 
@@ -18,7 +17,8 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
     Of a document without matrices, the links in the same columns, without scores.
     """
     texts = [token.text for token in document.tokens]
-    if not document.layers:
+    held = [(layer, head, head.weights) for layer, head in heads_of(document) if head.weights is not UNSET]
+    if not held:
         yield ("layer", "head", "query", "key", "query_text", "key_text", "weight")
         for link in document.links:
             at, key = link.query, link.key
@@ -26,16 +26,15 @@ def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:
         return
     yield ("layer", "head", "query", "key", "query_text", "key_text", "score", "weight")
     positions = document.queries or range(len(texts))
-    for layer, head in heads_of(document):
-        keys = key_names(texts, head.weights)
-        unknown = [[None] * len(keys)] * len(head.weights)  # words have no scores
-        for query, scores, weights in zip(
-            positions, unknown if head.scores is UNSET else head.scores, head.weights, strict=True
-        ):
+    for layer, head, matrix in held:
+        keys = key_names(texts, matrix)
+        # words have no scores
+        rows = [[None] * len(keys)] * len(matrix) if head.scores is UNSET else head.scores
+        for query, scores, weights in zip(positions, rows, matrix, strict=True):
             for key, (score, weight) in enumerate(zip(scores, weights, strict=True)):
                 yield (layer, head.head, query, key, texts[query], keys[key], score, weight)
 
 
-def heads_of(document: RunDocument) -> list[tuple[int, Any]]:
+def heads_of(document: RunDocument) -> list[tuple[int, RunHead]]:
     """Every head of the document with its layer."""
     return [(layer.layer, head) for layer in document.layers for head in layer.heads]

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
+from attncli.analysis.documents.explain import (
+    MatrixSoftmaxTopic,
+    MetricTopic,
+    OrderTopic,
+    ScalingTopic,
+    SoftmaxTopic,
+    TaughtTopic,
+)
+from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -23,9 +32,6 @@ from attncli.render.screens.residual_topic import residual_blocks, residual_rows
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
-
-if TYPE_CHECKING:
-    from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic, ScalingTopic, SoftmaxTopic
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
@@ -249,26 +255,51 @@ def _order_rows(document: OrderTopic) -> Iterable[list[object]]:
         yield [row.position, row.mask, " ".join(map(str, row.order)), *told]
 
 
-BLOCKS: Mapping[str, Callable[[Any, View], Sequence[Lines]]] = {
-    "softmax": softmax_blocks,
-    "scaling": scaling_blocks,
-    "matrix-softmax": matrix_softmax_blocks,
-    "order": order_blocks,
-    "metric": metric_blocks,
-    "position": position_blocks,
-    "mask": mask_topic_blocks,
-    "multihead": multihead_blocks,
-    "residual": residual_blocks,
-}
-"""The parts of each topic's screen, in order."""
-ROWS: Mapping[str, Callable[[Any], Iterable[list[object]]]] = {
-    "softmax": _softmax_rows,
-    "scaling": _scaling_rows,
-    "matrix-softmax": _matrix_rows,
-    "order": _order_rows,
-    "metric": metric_rows,
-    "position": position_rows,
-    "mask": mask_topic_rows,
-    "multihead": multihead_rows,
-    "residual": residual_rows,
-}
+def topic_blocks(document: TaughtTopic, view: View) -> Sequence[Lines]:
+    """The parts of a topic's screen, in order."""
+    match document:
+        case SoftmaxTopic():
+            return softmax_blocks(document, view)
+        case ScalingTopic():
+            return scaling_blocks(document, view)
+        case MatrixSoftmaxTopic():
+            return matrix_softmax_blocks(document, view)
+        case OrderTopic():
+            return order_blocks(document, view)
+        case MetricTopic():
+            return metric_blocks(document, view)
+        case PositionTopic():
+            return position_blocks(document, view)
+        case MaskTopic():
+            return mask_topic_blocks(document, view)
+        case MultiheadTopic():
+            return multihead_blocks(document, view)
+        case ResidualTopic():
+            return residual_blocks(document, view)
+        case _:
+            assert_never(document)
+
+
+def topic_rows(document: TaughtTopic) -> Iterable[list[object]]:
+    """A topic's numbers as a table with a header line, for `--plain`."""
+    match document:
+        case SoftmaxTopic():
+            return _softmax_rows(document)
+        case ScalingTopic():
+            return _scaling_rows(document)
+        case MatrixSoftmaxTopic():
+            return _matrix_rows(document)
+        case OrderTopic():
+            return _order_rows(document)
+        case MetricTopic():
+            return metric_rows(document)
+        case PositionTopic():
+            return position_rows(document)
+        case MaskTopic():
+            return mask_topic_rows(document)
+        case MultiheadTopic():
+            return multihead_rows(document)
+        case ResidualTopic():
+            return residual_rows(document)
+        case _:
+            assert_never(document)
