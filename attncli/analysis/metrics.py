@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.row_facts import Rows
+from attncli.analysis.row_facts import NEARBY, Rows
 from attncli.analysis.visible_keys import Bools, Floats
 
 REACH = 5
 """The farthest offset at which a head counts as positional."""
-BAND = 2
+BAND = NEARBY
 """How far from the query `band` reaches on either side."""
 
 

@@ -32,6 +32,9 @@ class About(Struct, frozen=True, eq=False):
     aligned: bool = True
 
 
+NEARBY = 2
+NEAREST = tuple(range(-NEARBY, NEARBY + 1))
+"""Offsets that several metrics look at."""
 AT_ONCE = 2**18
 """Weights of whole matrices that are looked at together, so that float64 copies of them stay small."""
 
@@ -197,11 +200,13 @@ class WeightRows:
 
     def at(self, offset: int) -> Floats:
         if offset not in self._at:
-            key = self.i + offset
-            inside = (key >= self.low) & (key < self.low + self.weights.shape[-1])
-            found = np.zeros(self._shape)
-            found[:, inside] = self._pick(np.flatnonzero(inside), (key - self.low)[inside])
-            self._at[offset] = found
+            # the nearest are asked for together: one look for all of them
+            offsets = NEAREST if abs(offset) <= NEARBY else (offset,)
+            key = self.i + np.array(offsets)[:, None] - self.low
+            inside = (key >= 0) & (key < self.weights.shape[-1])
+            found = np.zeros((len(offsets), *self._shape)).swapaxes(0, 1)
+            found[:, inside] = self._pick(np.nonzero(inside)[1], key[inside])
+            self._at.update(zip(offsets, found.swapaxes(0, 1), strict=True))
         return self._at[offset]
 
     def key(self, k: int) -> Floats:

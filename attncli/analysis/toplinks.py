@@ -29,11 +29,14 @@ class TopLinks:
         counted = np.ones(count, bool) if self._leave_out is None else ~self._leave_out.queries[rows.i]
         step = max(AT_ONCE // max(keys, 1), 1)
         for place in range(heads):
-            for begin in range(0, count, step):
-                part = slice(begin, begin + step)
-                beat = np.flatnonzero((rows.peak[place, part] > self._least(first_head + place)) & counted[part])
+            head, peak = first_head + place, np.where(counted, rows.peak[place], 0.0)
+            beating = np.flatnonzero(peak > self._least(head))
+            for begin in dict.fromkeys((beating // step * step).tolist()):
+                # what is found makes it harder for the rows after
+                beat = np.flatnonzero(peak[begin : begin + step] > self._least(head))
                 if beat.size:
-                    self._look(first_head + place, rows, rows.numpy(rows.weights[place, part])[beat], begin + beat)
+                    part = rows.numpy(rows.weights[place, begin : begin + step])
+                    self._look(head, rows, part[beat], begin + beat)
 
     def _least(self, head: int) -> float:
         """What a weight must exceed to be kept."""

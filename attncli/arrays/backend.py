@@ -149,13 +149,13 @@ class Operations(Protocol[Kind]):
     def hide(self, array: Kind, seen: Kind) -> Kind:
         """The array itself with −inf written where `seen`, which broadcasts to it, is false."""
 
-    def at_least(self, array: Kind, least: float, *, out: Kind | None = None) -> Kind:
-        """Another array with every entry below `least` raised to it. out: memory that may be used for it."""
+    def at_least(self, array: Kind, least: float) -> Kind:
+        """The array itself with every entry below `least` raised to it."""
 
     def exp_over(self, array: Kind) -> Kind:
         """The array itself with every entry overwritten by its exponential."""
 
-    def exp(self, array: Kind) -> Kind: ...
+    def exp(self, array: Kind, *, out: Kind | None = None) -> Kind: ...
     def log(self, array: Kind) -> Kind: ...
     def sqrt(self, array: Kind) -> Kind: ...
     def tanh(self, array: Kind) -> Kind: ...
@@ -167,6 +167,9 @@ class Operations(Protocol[Kind]):
 
     def sum(self, array: Kind, axis: int) -> Kind:
         """Sum along an axis, which stays with size 1."""
+
+    def dot_over(self, a: Kind, b: Kind) -> Kind:
+        """Σ a·b along the last axis, which stays with size 1; a may be overwritten."""
 
     def any(self, array: Kind, axis: int) -> Kind:
         """Whether any entry along an axis is true; the axis stays with size 1."""

@@ -119,14 +119,14 @@ class NumpyBackend:
         np.copyto(array, -np.inf, where=~seen)
         return array
 
-    def at_least(self, array: NDArray, least: float, *, out: NDArray | None = None) -> NDArray:
-        return np.maximum(array, array.dtype.type(least), out=out)
+    def at_least(self, array: NDArray, least: float) -> NDArray:
+        return np.maximum(array, array.dtype.type(least), out=array)
 
     def exp_over(self, array: NDArray) -> NDArray:
         return np.exp(array, out=array)
 
-    def exp(self, array: NDArray) -> NDArray:
-        return np.exp(array)
+    def exp(self, array: NDArray, *, out: NDArray | None = None) -> NDArray:
+        return np.exp(array, out=out)
 
     def log(self, array: NDArray) -> NDArray:
         return np.log(array)
@@ -152,6 +152,10 @@ class NumpyBackend:
         if array.dtype.itemsize < 4 and array.dtype.kind != "b":
             return array.sum(axis, keepdims=True, dtype=np.float32).astype(array.dtype)
         return array.sum(axis, keepdims=True)
+
+    def dot_over(self, a: NDArray, b: NDArray) -> NDArray:
+        a *= b
+        return self.sum(a, -1)
 
     def any(self, array: NDArray, axis: int) -> NDArray:
         return np.any(array, axis, keepdims=True)

@@ -92,14 +92,14 @@ class TorchBackend:
     def hide(self, array: Tensor, seen: Tensor) -> Tensor:
         return array.masked_fill_(~seen, -float("inf"))
 
-    def at_least(self, array: Tensor, least: float, *, out: Tensor | None = None) -> Tensor:
-        return torch.clamp_min(array, least, out=out)
+    def at_least(self, array: Tensor, least: float) -> Tensor:
+        return array.clamp_min_(least)
 
     def exp_over(self, array: Tensor) -> Tensor:
         return array.exp_()
 
-    def exp(self, array: Tensor) -> Tensor:
-        return torch.exp(array)
+    def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
+        return torch.exp(array, out=out)
 
     def log(self, array: Tensor) -> Tensor:
         return torch.log(array)
@@ -123,6 +123,9 @@ class TorchBackend:
 
     def sum(self, array: Tensor, axis: int) -> Tensor:
         return array.sum(axis, keepdim=True)
+
+    def dot_over(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.einsum("...k,...k->...", a, b)[..., None]
 
     def any(self, array: Tensor, axis: int) -> Tensor:
         return array.any(axis, keepdim=True)

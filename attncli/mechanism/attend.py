@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial, reduce
+from math import frexp
 from operator import and_
 from typing import Protocol
 
@@ -147,13 +148,16 @@ def attend_rows(
     low, high = (0, keys) if whole else _span(rule, start, stop, keys)
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
     stages = _Stages(frozenset(keep))
-    queries = backend.cast(q[..., start:stop, :], dtype)
+    queries, scale = backend.cast(q[..., start:stop, :], dtype), rule.scale
+    if "raw" not in keep and frexp(scale)[0] == 0.5:
+        # a power of two scales exactly: few queries instead of many scores
+        queries, scale = queries * scale, 1.0
     scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
     own = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
     if own is not None:
         scores[..., list(own.rows), :] = by_group(backend, own.q, backend.transpose(own.k))
     stages.note("raw", scores)
-    scores = stages.note("scaled", stages.multiply(scores, rule.scale))
+    scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
     if rule.softcap is not None:
         scores = stages.multiply(backend.tanh(scores / rule.softcap), rule.softcap)
     stages.note("capped", scores)
@@ -168,18 +172,25 @@ def attend_rows(
     look: Callable[[], Array | None] = partial(_seen, backend, rule, i, j, row, keys, (start, stop, low, high))
     edges = _edges(rule, start, stop, low, high, keys) if finite and stages.free(scores) else None
     if edges is not None:
+        hidden = [slice(first - low, last - low) for first, last in edges]
         seen = None  # every row sees something, and hidden values are finite: only the edges need a look
-        for first, last in edges:
-            part = slice(first - low, last - low)
+        for part in hidden:
             backend.hide(scores[..., part], visible(rule.mask, i, j[:, part], keys=keys, backend=backend, row=row))
     else:
-        seen = look()
+        seen, hidden = look(), None
         if seen is not None:
             scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
         look = partial(_known, seen)
     stages.note("masked", scores)
     weights, lse, empty, entropy = softmax(
-        backend, scores, seen, rule.sinks, free=stages.free(scores), entropy="entropy" in keep, room=room
+        backend,
+        scores,
+        seen,
+        rule.sinks,
+        free=stages.free(scores),
+        entropy="entropy" in keep,
+        hidden=hidden,
+        room=room,
     )
     stages.note("weights", weights)
     if entropy is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from attncli.arrays.backend import Array, Backend
@@ -31,12 +32,14 @@ def softmax(
     *,
     free: bool,
     entropy: bool = False,
+    hidden: Sequence[slice] | None = None,
     room: Room | None = None,
 ) -> Softmax:
     """Softmax over keys of scores [..., head, rows, key] in which hidden keys are −inf.
 
     seen: visibility that broadcasts to the scores; None if every row sees something. sinks: a logit
-    per head that takes part and is dropped. free: whether the scores may be overwritten. room: memory to work in.
+    per head that takes part and is dropped. free: whether the scores may be overwritten. hidden: the ranges of keys
+    among which some are hidden, None where that is not known. room: memory to work in.
     """
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
@@ -50,9 +53,12 @@ def softmax(
     else:
         scores = scores - highest
     # Σ w ln w needs no logarithm of each weight while their exponents are at hand
-    spare = None if room is None else room.take("exponents", scores.shape)
-    exponents = backend.at_least(scores, LEAST, out=spare) if entropy else None
-    weights = backend.exp_over(scores)
+    if entropy:
+        weights = backend.exp(scores, out=None if room is None else room.take("weights", scores.shape))
+        for part in (slice(None),) if hidden is None else hidden:
+            backend.at_least(scores[..., part], LEAST)  # 0 · −inf is not 0
+    else:
+        weights = backend.exp_over(scores)
     total = backend.sum(weights, -1)
     if sinks is not None:
         total = total + backend.exp(sink - highest)
@@ -60,8 +66,7 @@ def softmax(
     weights /= total
     spread = backend.log(total)
     found = None
-    if exponents is not None:
-        exponents *= weights
+    if entropy:
         share = backend.where(empty, 0.0, 1.0) if sinks is None else backend.sum(weights, -1)
-        found = spread * share - backend.sum(exponents, -1)
+        found = spread * share - backend.dot_over(scores, weights)
     return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found)

@@ -19,8 +19,8 @@ from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks
 from attncli.mechanism.key_range import span
 from attncli.mechanism.workspace import Room
 
-BLOCK = 1 << 22
-"""Weights in one block, 16 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
+BLOCK = 1 << 21
+"""Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
 FEWEST = 16
 """Query rows in a block, at least: fewer would make the products slow."""
 

@@ -21,7 +21,7 @@ from attncli.arrays.torch_backend import TorchBackend
 from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import AllOf, Causal, Everywhere, Given, Global, Hashed, Mask, Window
 from attncli.mechanism.position import alibi
-from attncli.mechanism.streaming import rows_within, stream
+from attncli.mechanism.streaming import BLOCK, rows_within, stream
 
 N, HEADS, KV, DIM = 37, 6, 3, 5
 RNG = np.random.default_rng(11)
@@ -144,7 +144,7 @@ def test_a_narrow_window_is_cut_into_blocks_about_as_wide_as_itself() -> None:
     q = np.ones((1, 2000, 1))
     assert {block.stop - block.start for block in blocks_of(Rule(1.0, mask=Window(99, 0)), 2000, q, q)} == {100}
     assert {block.stop - block.start for block in blocks_of(Rule(1.0), 2000, q, q)} == {2000}
-    assert rows_within(1, 100_000, 100_000) == (1 << 22) // 100_000
+    assert rows_within(1, 100_000, 100_000) == BLOCK // 100_000
     assert rows_within(1, 3, 3) == 3
 
 

@@ -192,9 +192,15 @@ def test_overwriting(kind):
     x = backend.array(X.copy())
     assert backend.hide(x, backend.keep(np.arange(5) < 3)) is x
     assert np.array_equal(backend.numpy(x), np.where(np.arange(5) < 3, X, -np.inf))
-    assert np.array_equal(backend.numpy(backend.at_least(x, -0.5)), np.maximum(backend.numpy(x), -0.5))
     assert backend.exp_over(x) is x
     assert np.allclose(backend.numpy(x), np.where(np.arange(5) < 3, np.exp(X), 0), rtol=1e-15)
+    held = backend.full(X.shape, 0, "float64")
+    assert backend.exp(backend.array(X.copy()), out=held) is held
+    assert np.allclose(backend.numpy(held), np.exp(X), rtol=1e-15)
+    y = backend.array(X.copy())
+    assert backend.at_least(y, -0.5) is y
+    assert np.array_equal(backend.numpy(y), np.maximum(X, -0.5))
+    assert np.allclose(backend.numpy(backend.dot_over(y, held)), (np.maximum(X, -0.5) * np.exp(X)).sum(-1)[..., None])
 
 
 @each

@@ -30,7 +30,7 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
         case AttentionTopic():
             blocks = _derivation(document, view)
         case _:
-            from attncli.render.screens.topics import topic_blocks
+            from attncli.render.screens.topic_screens import topic_blocks
 
             blocks = [block for block in topic_blocks(document, view) if block.rows]
             blocks = blocks[-1:] if view.brief else blocks
@@ -72,7 +72,7 @@ def _projection(part: str, document: AttentionTopic, view: View) -> Lines:
 def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     """The worked numbers as a table with a header line, for `--plain`."""
     if not isinstance(document, AttentionTopic):
-        from attncli.render.screens.topics import topic_rows
+        from attncli.render.screens.topic_screens import topic_rows
 
         yield from topic_rows(document)
         return

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from attncli.analysis.documents.explain import (
     MatrixSoftmaxTopic,
-    MetricTopic,
     OrderTopic,
     ScalingTopic,
     SoftmaxTopic,
-    TaughtTopic,
 )
-from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -24,11 +20,6 @@ from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
-from attncli.render.screens.mask_topic import mask_topic_blocks, mask_topic_rows
-from attncli.render.screens.metric_topic import metric_blocks, metric_rows
-from attncli.render.screens.multihead_topic import multihead_blocks, multihead_rows
-from attncli.render.screens.position_topic import position_blocks, position_rows
-from attncli.render.screens.residual_topic import residual_blocks, residual_rows
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
@@ -220,14 +211,14 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     return (header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told))))
 
 
-def _softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
+def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
     yield ["index", "score", "exponential", "shifted", "shifted_exponential", "weight"]
     columns = ("scores", "exponentials", "shifted", "shifted_exponentials", "weights")
     for at in range(len(document.scores)):
         yield [at, *(getattr(document, name)[at] for name in columns)]
 
 
-def _scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
+def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document.variance, document.softmax, strict=False):
         yield [
@@ -241,65 +232,15 @@ def _scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
         ]
 
 
-def _matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
+def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:
     yield ["query", "key", "row_softmax", "matrix_softmax"]
     for query, (row, whole) in enumerate(zip(document.rows, document.whole, strict=True)):
         for key, (weight, share) in enumerate(zip(row, whole, strict=True)):
             yield [query, key, float(weight), float(share)]
 
 
-def _order_rows(document: OrderTopic) -> Iterable[list[object]]:
+def order_rows(document: OrderTopic) -> Iterable[list[object]]:
     yield ["position", "mask", "order", "max_difference", "token", "tolerance", "equal"]
     for row in document.rows:
         told = [getattr(row, name) for name in ("max_difference", "token", "tolerance", "equal")]
         yield [row.position, row.mask, " ".join(map(str, row.order)), *told]
-
-
-def topic_blocks(document: TaughtTopic, view: View) -> Sequence[Lines]:
-    """The parts of a topic's screen, in order."""
-    match document:
-        case SoftmaxTopic():
-            return softmax_blocks(document, view)
-        case ScalingTopic():
-            return scaling_blocks(document, view)
-        case MatrixSoftmaxTopic():
-            return matrix_softmax_blocks(document, view)
-        case OrderTopic():
-            return order_blocks(document, view)
-        case MetricTopic():
-            return metric_blocks(document, view)
-        case PositionTopic():
-            return position_blocks(document, view)
-        case MaskTopic():
-            return mask_topic_blocks(document, view)
-        case MultiheadTopic():
-            return multihead_blocks(document, view)
-        case ResidualTopic():
-            return residual_blocks(document, view)
-        case _:
-            assert_never(document)
-
-
-def topic_rows(document: TaughtTopic) -> Iterable[list[object]]:
-    """A topic's numbers as a table with a header line, for `--plain`."""
-    match document:
-        case SoftmaxTopic():
-            return _softmax_rows(document)
-        case ScalingTopic():
-            return _scaling_rows(document)
-        case MatrixSoftmaxTopic():
-            return _matrix_rows(document)
-        case OrderTopic():
-            return _order_rows(document)
-        case MetricTopic():
-            return metric_rows(document)
-        case PositionTopic():
-            return position_rows(document)
-        case MaskTopic():
-            return mask_topic_rows(document)
-        case MultiheadTopic():
-            return multihead_rows(document)
-        case ResidualTopic():
-            return residual_rows(document)
-        case _:
-            assert_never(document)
