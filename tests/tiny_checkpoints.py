@@ -108,6 +108,7 @@ CASES: dict[str, Case] = {
     ),
     "llama dynamic": Case("llama", {**LLAMA, **rope("dynamic", factor=2.0), "max_position_embeddings": 7}),
     "mistral": Case("mistral", {**LLAMA, **rope("default"), "sliding_window": 5}),
+    "mistral seen both ways": Case("mistral", {**LLAMA, **rope("default"), "sliding_window": 3, "is_causal": False}),
     "mixtral": Case(
         "mixtral", {**LLAMA, **rope("default"), "num_hidden_layers": 2, "num_local_experts": 5, "num_experts_per_tok": 2,
          "sliding_window": 5}

@@ -60,6 +60,7 @@ class Fixed(Struct, frozen=True):
 
 EVERYWHERE = {
     "is_encoder_decoder": Fixed(False, "the model would have another side"),
+    "is_causal": Fixed(True, "every token would see later ones"),
     "use_mrope": Fixed(False, "positions would have several axes"),
     "rope_interleaved": Fixed(False, "neighbouring entries would be rotated together"),
 }

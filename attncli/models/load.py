@@ -17,6 +17,7 @@ from attncli.mechanism.spec import Spec
 from attncli.models import transformers_library as library
 from attncli.models.aliases import locate
 from attncli.models.bind import bind
+from attncli.models.both_ways import seen_both_ways
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.config import settle, without
@@ -126,7 +127,7 @@ def read_spec(checkpoint: Checkpoint, ignore: Collection[str] = ()) -> tuple[Spe
     if found is None:
         raise _foreign(kind, where)
     config = without(checkpoint.config, ignore, where)
-    spec = found.spec(config)
+    spec = seen_both_ways(config, found.spec(config))
     warnings = tuple(f"config.json's {key} was ignored, as asked" for key in ignore)
     return spec, found, warnings + settle(config, found.fixed)
 

@@ -145,7 +145,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if projected is None else projected
         given = passage.given[nth]
-        if given is not None:
+        if given is not None and given.shape[-1] == stages["out"].shape[-1]:  # else it is not the vectors alone
             stages["hidden"] = given
         before, after = passage.entered, passage.left
         return replace(trace, stages=stages, before=trace.before if before is None else before,

@@ -29,6 +29,7 @@ NAMES = Names(
 
 def spec(config: Config) -> Spec:
     """The Spec of a GPT-Neo."""
+    config.get("is_causal")  # its layers hide later tokens whatever this key says
     width = config.whole("hidden_size")
     heads = config.heads(width, "num_heads", "num_attention_heads")
     dim = width // heads

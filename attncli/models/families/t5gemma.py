@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.errors import InputError
-from attncli.mechanism.mask import Everywhere, Mask, Window
+from attncli.mechanism.mask import Everywhere
 from attncli.mechanism.spec import Block, Spec
+from attncli.models.both_ways import turned
 from attncli.models.config import Config, Fixed, settle
 from attncli.models.families import gemma2
 from attncli.models.family import Family
@@ -73,12 +74,9 @@ def _settled(config: Config, side: Config) -> None:
 
 
 def _both_ways(block: Block) -> Block:
-    """A layer whose queries also see what comes after, as far as they see what came before and one token further."""
-    mask = block.attention.mask
-    wide: Mask = (
-        Everywhere() if not isinstance(mask, Window) or mask.left is None else Window(mask.left + 1, mask.left + 1)
-    )
-    return replace(block, attention=replace(block.attention, mask=wide))
+    mask = turned(block.attention.mask)
+    assert mask is not None
+    return replace(block, attention=replace(block.attention, mask=mask))
 
 
 def _crossing(block: Block, width: int) -> Block:
