@@ -1,4 +1,4 @@
-"""Layers whose attention reads more than the vectors that pass through, as Zamba 2's read the embeddings beside them."""
+"""Layers whose attention reads more than the vectors that pass through: Zamba 2 reads the embeddings beside them."""
 
 from __future__ import annotations
 
