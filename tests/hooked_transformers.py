@@ -20,10 +20,10 @@ import torch
 PROJECTION = re.compile(
     r"(?:^|\.)(?:attention\.output\.dense|(?:self_attn|encoder_attn|attn|attention)\.out_proj|self_attn\.(?:o_proj|dense)"
     r"|attn\.c_proj|(?:attention|self_attention)\.dense|(?:SelfAttention|EncDecAttention)\.o|attention\.out_lin|attn\.Wo"
-    r"|attention\.attn\.o)$"
+    r"|attention\.attn\.o|cross_attn\.o_proj|encoder\.layers\.\d+\.self_attn\.output)$"
 )
 """How the families call the projection that heads are written through."""
-CROSS = re.compile(r"EncDecAttention|encoder_attn")
+CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn")
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,20 @@ class Cutting(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def last_vectors(model: Any, ids: tuple[int, ...], target: tuple[int, ...] | None = None) -> np.ndarray:
-    """What leaves the last layer, after the final norm, [token, width]; of the decoder where there is a `target`."""
-    given = {"input_ids": torch.tensor([list(ids)])}
-    if target is not None:
+def last_vectors(
+    model: Any, ids: tuple[int, ...], target: tuple[int, ...] | None = None, states: np.ndarray | None = None
+) -> np.ndarray:
+    """What leaves the last layer, after the final norm, [token, width]; of the decoder where there is a `target`, or
+    where it reads `states` of an encoder, [token, width], with ids of its own."""
+    given: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    if states is not None:
+        given = {"decoder_input_ids": given["input_ids"], "encoder_outputs": (torch.from_numpy(states)[None],)}
+    elif target is not None:
         given["decoder_input_ids"] = torch.tensor([list(target)])
     elif hasattr(model, "encoder") and hasattr(model, "decoder"):
         model = model.encoder
+    if model.config.model_type == "longformer":  # its first token sees all, and is seen by all
+        given["global_attention_mask"] = torch.eye(1, len(ids), dtype=torch.long)
     narrow, seen = _narrowing(model), []
     handle = None if narrow is None else narrow.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     out = model(**given, use_cache=False)

@@ -28,6 +28,7 @@ def test_text_is_always_there() -> None:
     assert set(large._repr_mimebundle_()) == {"text/plain"}
 
 
+@pytest.mark.thorough
 def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: Any) -> None:
     nbformat = pytest.importorskip("nbformat", reason="no nbformat here (a Python package)")
     nbclient = pytest.importorskip("nbclient", reason="no nbclient here (a Python package)")
