@@ -28,7 +28,7 @@ def guarded(
     environment.debug = environment.debug or "--debug" in arguments
     environment.lang = _language(arguments, environment)
     try:
-        with nullcontext() if heeded is None else heeded(environment), together():
+        with nullcontext() if heeded is None else heeded(environment), together(), environment.endings:
             return _answer(arguments, environment)
     except BrokenPipeError:
         return ExitCode.OK  # the reader has what it wanted

@@ -36,7 +36,7 @@ def checkpoint(
     environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
 ) -> Model:
     """The checkpoint of this name under the options given. Raises UsageError for those that it does not take."""
-    from attncli.models.load import load
+    from attncli.cli.progress import layers_told
 
     if told := " ".join(out_of_place(asked)):
         raise UsageError(
@@ -46,15 +46,7 @@ def checkpoint(
         raise UsageError(
             f"--position {attention.position} does not go with --model", expected="the checkpoint's own positions"
         )
-    loaded = load(
-        name,
-        backend=compute.backend,
-        device=compute.device,
-        dtype=compute.dtype,
-        ignore=tuple(asked.ignore_config or ()),
-        note=environment.notes,
-        variables=environment.variables,
-    )
+    loaded = layers_told(environment, fetched(environment, name, compute, ignore=tuple(asked.ignore_config or ())))
     if asked.global_tokens is not None:
         from attncli.models.global_tokens import seeing_all
 
@@ -77,6 +69,24 @@ def checkpoint(
         said = f"this is the decoder, over {len(states):,} captured states of its encoder: {asked.source_states.name}"
         loaded = replace(loaded, warnings=(*loaded.warnings, said))
     return replace(loaded, spec=changed(loaded.spec, attention))
+
+
+def fetched(environment: Environment, name: str, compute: ComputeOptions, *, ignore: tuple[str, ...] = ()) -> Model:
+    """The checkpoint of this name, downloaded if it must be."""
+    from attncli.cli.progress import downloads
+    from attncli.models.load import load
+
+    with downloads(environment) as watch:
+        return load(
+            name,
+            backend=compute.backend,
+            device=compute.device,
+            dtype=compute.dtype,
+            ignore=ignore,
+            note=environment.notes,
+            watch=watch,
+            variables=environment.variables,
+        )
 
 
 def changed(spec: Spec, attention: AttentionOptions) -> Spec:

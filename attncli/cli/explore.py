@@ -21,6 +21,7 @@ from attncli.cli.options import (
     without,
 )
 from attncli.cli.output import Environment
+from attncli.cli.progress import silent
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def explore(
 
     from attncli.explore.app import Explorer
 
-    quiet = replace(environment, quiet=True)  # notes would be written across the screen
+    quiet = replace(environment, quiet=True)  # notes and bars would be written across the screen
+    environment.layers = silent
 
     def load(name: str) -> Model:
         return request.model(quiet, ModelOptions(model=name), AttentionOptions(), compute)

@@ -231,7 +231,7 @@ def _document(
         )
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens") as tell:
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
         document = heads_document(
             model, text.text, tokens, wanted, repeats=repeats, rows=rows, progress=tell, recording=taken
         )

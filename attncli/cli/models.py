@@ -155,14 +155,17 @@ def _given(environment: Environment, text: str) -> str:
 
 
 def _located(environment: Environment, name: str, ignore: list[str] | None, *, weights: bool) -> Resolved:
+    from attncli.cli.progress import downloads
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.inputs.fetching import Fetch, Parts
     from attncli.models.aliases import locate
     from attncli.models.load import read_spec
 
     parts = Parts.WHOLE if weights else Parts.HEADERS
-    fetch = Fetch(environment.notes, lambda folder: read_spec(Checkpoint.described(folder), tuple(ignore or ())), parts)
-    return locate(name, variables=environment.variables, fetch=fetch)
+    ignored = tuple(ignore or ())
+    with downloads(environment) as watch:
+        fetch = Fetch(environment.notes, lambda folder: read_spec(Checkpoint.described(folder), ignored), parts, watch)
+        return locate(name, variables=environment.variables, fetch=fetch)
 
 
 def _estimated(

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -56,6 +57,8 @@ class Environment:
     started: float = field(default_factory=perf_counter)
     models: list[Model] = field(default_factory=list)  # those that the command loaded
     keys: Callable[[], str] | None = None
+    endings: ExitStack = field(default_factory=ExitStack)  # what ends with the command, whatever happens
+    layers: Callable[[float], None] | None = None  # told how far a run is through its layers
 
     @classmethod
     def of_process(cls) -> Environment:

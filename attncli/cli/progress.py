@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from attncli.inputs.download_bar import Watch
+    from attncli.models.model import Model
 
 PATIENCE = 1.0
 """Seconds before anything is said: what is done sooner needs no progress, and no Rich."""
@@ -21,10 +24,11 @@ LONG_TEXT = 500_000
 
 
 @contextmanager
-def progress(environment: Environment, what: str) -> Iterator[Callable[[float], None]]:
+def progress(environment: Environment, what: str, *, layers: bool = False) -> Iterator[Callable[[float], None]]:
     """A function to be told the share that is done, 0 to 1; shows it with the time left, and wipes it at the end.
 
-    Silent where standard error is no terminal, and with `--quiet`.
+    Silent where standard error is no terminal, and with `--quiet`. layers: whether the work is one run, whose layers
+    tell how far it is.
     """
     begun = time.monotonic()
     drawn: list[Progress] = []
@@ -36,14 +40,64 @@ def progress(environment: Environment, what: str) -> Iterator[Callable[[float], 
             drawn.append(_started(environment, what, begun))
         drawn[0].update(drawn[0].task_ids[0], completed=share)
 
-    def silent(share: float) -> None:
-        return
-
+    found = tell if watched(environment) else silent
+    before, environment.layers = environment.layers, found if layers else silent
     try:
-        yield tell if environment.stderr_is_terminal and not environment.quiet else silent
+        yield found
     finally:
+        environment.layers = before
         for bar in drawn:
             bar.stop()
+
+
+def silent(share: float) -> None:
+    """Who is told and shows nothing."""
+
+
+def watched(environment: Environment) -> bool:
+    """Whether a person may be looking at standard error."""
+    return environment.stderr_is_terminal and not environment.quiet
+
+
+@contextmanager
+def downloads(environment: Environment) -> Iterator[Watch | None]:
+    """Whom a download tells how much of each file is there; None where nobody looks."""
+    if not watched(environment):
+        yield None
+        return
+    with ExitStack() as shown:
+        bars: dict[str, Callable[[float], None]] = {}
+
+        def watch(file: str, share: float) -> None:
+            if file not in bars:
+                shown.close()  # the file before is there
+                bars[file] = shown.enter_context(progress(environment, file))
+            bars[file](share)
+
+        yield watch
+
+
+def layers_told(environment: Environment, model: Model) -> Model:
+    """The model, telling which of its layers is read: to the work that is watched, else by a bar of its own."""
+    if not watched(environment):
+        return model
+    from msgspec.structs import replace
+
+    from attncli.models.told_layers import ToldLayers
+
+    own = ExitStack()
+
+    def told(share: float) -> None:
+        if environment.layers is None and share < 1:
+            environment.endings.push(own)
+            own.enter_context(progress(environment, "reading the layers", layers=True))
+        if environment.layers is not None:
+            environment.layers(share)
+        if share == 1:
+            own.close()
+
+    other = None if model.other is None else ToldLayers(model.other, told)
+    return replace(model, store=ToldLayers(model.store, told), other=other)
 
 
 def _started(environment: Environment, what: str, begun: float) -> Progress:

@@ -195,7 +195,7 @@ def _document(
     stored = Stored(model.backend) if asked.save is not None else None
     foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     before = model.store.bytes_read()
-    with progress(environment, f"{len(tokens):,} tokens") as tell:
+    with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
         see = None if stored is None else stored.add
         document = run_document(
             model, text.text, tokens, wanted, see=see, rows=rows, progress=tell, batched=batched, recording=taken

@@ -9,7 +9,7 @@ import typer
 
 from attncli.cli import completion, delivery
 from attncli.cli.grouped_command import CommandGroup
-from attncli.cli.options import OUTPUT, TEXT, OutputOptions, command_app, number, only, option
+from attncli.cli.options import OUTPUT, TEXT, ComputeOptions, OutputOptions, command_app, number, only, option
 from attncli.cli.output import Environment
 from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions
 from attncli.errors import AttnError, ExitCode, UsageError
@@ -17,7 +17,6 @@ from attncli.errors import AttnError, ExitCode, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attncli.models.model import Model
     from attncli.scan.engines.engine import Engine
     from attncli.scan.making import Wanted
     from attncli.scan.plan import Plan
@@ -71,17 +70,14 @@ def start(
     from attncli.render.screens.scan import PARTS, scan_rows, scan_screen
 
     delivery.check(output, environment, parts=PARTS)
-    from attncli.models.load import load
+    from attncli.cli.checkpoint_option import fetched
     from attncli.scan import making, plan, report
     from attncli.scan.running import Part, parse_part, run
 
     _check(measure)
     part = Part() if running.part is None else parse_part(running.part)
     engine = _engine(running)
-    loaded = load(
-        model, backend="torch", device=running.device, dtype=running.dtype, note=environment.notes,
-        variables=environment.variables,
-    )  # fmt: skip
+    loaded = fetched(environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype))
     wanted = _wanted(texts, corpus, measure)
     made = plan.write(making.make(wanted, loaded, model, out, stdin=environment.stdin, note=environment.notes), out)
     del loaded
@@ -259,7 +255,7 @@ def verify(
     """
     environment: Environment = ctx.obj
     delivery.check(output, environment)
-    from attncli.models.load import load
+    from attncli.cli.checkpoint_option import fetched
     from attncli.render.screens.scan_verify import scan_verify_rows, scan_verify_screen
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
@@ -268,10 +264,8 @@ def verify(
 
     made = read(out)
     on_one_thread()
-    loaded: Model = load(
-        made.model.name, backend="torch", device=made.device, dtype=made.dtype, note=environment.notes,
-        variables=environment.variables,
-    )  # fmt: skip
+    compute = ComputeOptions(backend="torch", device=made.device, dtype=made.dtype)
+    loaded = fetched(environment, made.model.name, compute)
     document = verify_document(made, out, Worker(made, out, loaded), shards)
     how = delivery.view(output, environment)
     delivery.give(iter([document]), scan_verify_screen, scan_verify_rows, output, environment, how)

@@ -31,12 +31,13 @@ def write(environment: Environment, made: Plan, document: ScanDocument, file: Pa
 
 
 def _shading(environment: Environment, made: Plan, document: ScanDocument) -> Shading:
-    from attncli.models.load import load
+    from attncli.cli.checkpoint_option import fetched
+    from attncli.cli.options import ComputeOptions
     from attncli.render.scan_page.writer import examples_of
     from attncli.scan.making import check, digest_of
     from attncli.scan.shading import shading
 
-    loaded = load(made.model.name, note=environment.notes, variables=environment.variables)
+    loaded = fetched(environment, made.model.name, ComputeOptions())
     check(loaded)
     if digest_of(loaded) != made.model.digest:
         raise InputError("the model of this name is another one now", where=made.model.name)

@@ -52,9 +52,11 @@ def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> T
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
 
     if checkpoint is not None:
+        from attncli.cli.progress import downloads
         from attncli.models.load import load_tokenizer
 
-        return load_tokenizer(checkpoint, note=environment.notes, variables=environment.variables)
+        with downloads(environment) as watch:
+            return load_tokenizer(checkpoint, note=environment.notes, watch=watch, variables=environment.variables)
     return tokenizer_named(name)
 
 

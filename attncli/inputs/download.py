@@ -25,12 +25,12 @@ def download(
     lie.
 
     Files already in the cache are kept. The weights come last, after everything that could refuse the model. Progress
-    goes to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
+    goes to `asked.watch`, else to standard error where that is a terminal. `HF_ENDPOINT` and `HF_TOKEN` are honoured.
     Raises InputError where the hub cannot be reached, has no such model or revision, or wants a token;
     UnsupportedError where the model has neither safetensors nor, with torch to read them, pickled weights; what
     `asked.accept` raises.
     """
-    hub = Remote(wanted, cache, variables)
+    hub = Remote(wanted, cache, variables, watch=asked.watch)
     with _quiet(bars=asked.note is not None and sys.stderr is not None and sys.stderr.isatty()):
         if asked.note is not None:
             asked.note(f"fetching {wanted} from {hub.endpoint}")

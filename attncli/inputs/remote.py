@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import signature
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 from attncli.errors import AttnError, InputError
+from attncli.inputs.download_bar import Watch, bar_class
 from attncli.inputs.hub_cache import HubId
 from attncli.inputs.safetensors_file import HEADER_LIMIT, Header, read_header
 
@@ -24,15 +26,15 @@ T = TypeVar("T")
 
 
 class Remote:
-    """One model on the hub. wanted: which. endpoint: the hub's address.
+    """One model on the hub. wanted: which. endpoint: the hub's address. watch: told how much of a file is there.
 
     Every method raises InputError where the hub cannot be reached, has no such model or revision, or wants a token.
     """
 
-    def __init__(self, wanted: HubId, cache: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, wanted: HubId, cache: Path, variables: Mapping[str, str], *, watch: Watch | None = None) -> None:
         self.wanted = wanted
         self.endpoint = variables.get("HF_ENDPOINT") or DEFAULT_ENDPOINT
-        self._cache = cache
+        self._cache, self._watch = cache, watch
         self._token = variables.get("HF_TOKEN") or None
 
     def probe(self, name: str) -> None:
@@ -48,6 +50,11 @@ class Remote:
         """The file, fetched into the cache unless it is there; None where the model has none of that name."""
         import huggingface_hub
 
+        bars: dict[str, Any] = {}
+        # older versions of the library draw their own
+        if self._watch is not None and "tqdm_class" in signature(huggingface_hub.hf_hub_download).parameters:
+            bars["tqdm_class"] = bar_class(self._watch, name)
+
         def fetched() -> Path:
             return Path(
                 huggingface_hub.hf_hub_download(
@@ -57,6 +64,7 @@ class Remote:
                     cache_dir=self._cache,
                     endpoint=self.endpoint,
                     token=self._token,
+                    **bars,
                 )
             )
 

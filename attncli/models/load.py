@@ -10,6 +10,7 @@ from pathlib import Path
 from attncli.arrays.backend import choose
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.checkpoint import Checkpoint
+from attncli.inputs.download_bar import Watch
 from attncli.inputs.fetching import Fetch, Parts
 from attncli.inputs.token import Tokenizer
 from attncli.inputs.tokenize import tokenizer as tokenizer_named
@@ -44,6 +45,7 @@ def load(
     dtype: str = "float32",
     ignore: Collection[str] = (),
     note: Callable[[str], None] | None = lambda message: None,
+    watch: Watch | None = None,
     variables: Mapping[str, str] = os.environ,
 ) -> Model:
     """A model ready to run.
@@ -52,7 +54,8 @@ def load(
     with neither, seeded weights. seed, d_model, heads, tokenizer: of seeded weights and weight files.
     backend: "auto", "numpy" or "torch"; device and dtype as on the command line.
     ignore: keys of config.json to run without. note: told what is being fetched; None for silence, of progress bars
-    too. variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
+    too. watch: told each file that is fetched and the share of it that is there, in place of progress bars.
+    variables: where HF_HUB_CACHE, HF_HUB_OFFLINE, HF_ENDPOINT and their like are looked up.
 
     Nothing is read of a checkpoint's weights until it runs. Raises AttnError's children: InputError for files that are
     damaged or do not fit together, UnsupportedError for what is not implemented, UsageError for a contradictory call.
@@ -65,7 +68,9 @@ def load(
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
     found = locate(
-        str(name_or_dir), variables=variables, fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore))
+        str(name_or_dir),
+        variables=variables,
+        fetch=Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch),
     )
     whole = Checkpoint.open(found.folder)
     checkpoint = text_model(whole)
@@ -96,11 +101,15 @@ def load(
 
 
 def load_tokenizer(
-    name: str, *, note: Callable[[str], None] | None = lambda message: None, variables: Mapping[str, str] = os.environ
+    name: str,
+    *,
+    note: Callable[[str], None] | None = lambda message: None,
+    watch: Watch | None = None,
+    variables: Mapping[str, str] = os.environ,
 ) -> Tokenizer:
     """The tokenizer of a checkpoint alone; its weights need not be usable, and are not fetched. Arguments, errors: as
     `load`."""
-    found = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER))
+    found = locate(name, variables=variables, fetch=Fetch(note, parts=Parts.TOKENIZER, watch=watch))
     return _tokenizer(Checkpoint(found.folder.resolve(), {}, {}))
 
 

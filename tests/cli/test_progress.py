@@ -5,7 +5,9 @@ from io import BytesIO, StringIO
 import pytest
 
 from attncli.cli import progress as module
+from attncli.cli.border import guarded
 from attncli.cli.output import Environment
+from attncli.models.load import load
 
 
 def environment(*, terminal: bool = True, quiet: bool = False) -> Environment:
@@ -34,3 +36,65 @@ def test_a_pipe_and_a_quiet_run_hear_nothing(found: Environment, monkeypatch: py
 
 def test_what_is_soon_done_says_nothing() -> None:
     assert told(environment()) == ""
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_download_shows_each_file_by_its_name() -> None:
+    found = environment()
+    with module.downloads(found) as watch:
+        assert watch is not None
+        for file in ("config.json", "model.safetensors"):
+            watch(file, 0.5)
+    said = found.stderr.getvalue()  # type: ignore[attr-defined]
+    assert said.index("config.json") < said.index("model.safetensors")
+    assert "50%" in said
+
+
+@pytest.mark.parametrize("found", [environment(terminal=False), environment(quiet=True)])
+def test_nobody_is_told_where_nobody_looks(found: Environment) -> None:
+    with module.downloads(found) as watch:
+        assert watch is None
+    model = load("minilm")
+    assert module.layers_told(found, model) is model
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_layers_of_a_checkpoint_are_told_to_the_work_that_is_watched() -> None:
+    found, shares = environment(), []
+    found.layers = shares.append
+    for _ in module.layers_told(found, load("minilm")).trace("a b", layers=[3]):
+        assert shares == [0, 1 / 4, 2 / 4, 1]
+    assert found.stderr.getvalue() == ""  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("run", "a b"), "4 tokens"),
+        (("heads", "a b"), "4 tokens"),
+        (("find", "a b", "--from", "b", "--to", "a"), "layers"),
+    ],
+)
+def test_commands_tell_the_layers_they_read(command: tuple[str, ...], what: str) -> None:
+    found = environment()
+    assert guarded([*command, "--model", "minilm"], found) == 0
+    said = found.stderr.getvalue()  # type: ignore[attr-defined]
+    assert what in said
+    assert "%" in said
+    assert found.layers is None
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_bar_ends_with_a_command_that_fails() -> None:
+    found = environment()
+    shown = module.layers_told(found, load("minilm"))
+    with found.endings:
+        next(shown.trace("a b", layers=[1, 5]))
+        assert found.layers is not None
+    assert found.layers is None

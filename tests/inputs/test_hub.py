@@ -289,6 +289,16 @@ def test_bars_are_for_a_terminal_and_for_those_who_want_to_be_told(
     assert not are_progress_bars_disabled()
 
 
+def test_a_watcher_is_told_how_much_of_each_file_is_there(find: Resolver, capfd: pytest.CaptureFixture[str]) -> None:
+    told: dict[str, list[float]] = {}
+    find("owner/wordy", Fetch(print, watch=lambda file, share: told.setdefault(file, []).append(share)))
+    assert list(told) == [*SMALL, "model.safetensors"]
+    for shares in told.values():
+        assert shares == sorted(shares)
+        assert shares[-1] == 1
+    assert capfd.readouterr().err == ""
+
+
 def test_a_folder_comes_before_the_hub(
     find: Resolver, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ COMMANDS: dict[str, str] = {
     "--versus is taken from a target": "--versus 要从一个目标中减去",
     "--target TOK as well": "同时给出 --target TOK",
     "patching heads": "替换各头",
+    "reading the layers": "读取各层",
     "{0} tokens are {1} pairs for each head": "{0} 个词元，每个头 {1} 对",
     "{0}: about {1}; {2} takes less, Ctrl-C ends it": "{0}：约 {1}；{2} 更省，Ctrl-C 可中止",
     "there is no {0} {1}": "没有第 {1} 个{0}",
