@@ -15,10 +15,12 @@ from attncli.analysis.documents.model_parts import (
     EmbeddingPart,
     ExpertsPart,
     HeadPart,
+    LatentPart,
     MlpPart,
     NormPart,
     PositionPart,
     QkNormPart,
+    TemperaturePart,
 )
 from attncli.analysis.documents.models import AliasRow, CachedModel, ModelsDocument
 from attncli.errors import AttnError
@@ -163,6 +165,8 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
         norms={place: convert(_plain(norm), NormPart) for place, norm in block.norms.items()},
         parallel=block.parallel,
         residual=block.residual,
+        branch_scale=block.branch_scale,
+        instead=block.instead,
     )
 
 
@@ -179,6 +183,11 @@ def _attention(attention: Attention) -> AttentionRow:
         mask_says=describe(attention.mask),
         position=_part(attention.position, PositionPart),
         qk_norm=None if attention.qk_norm is None else convert(_plain(attention.qk_norm), QkNormPart),
+        clip=attention.clip,
+        latent=_part(attention.latent, LatentPart | None),
+        temperature=_part(attention.temperature, TemperaturePart | None),
+        global_tokens=None if attention.own_global is None else list(attention.own_global),
+        source_width=attention.source_width,
     )
 
 

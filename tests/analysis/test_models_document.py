@@ -9,7 +9,7 @@ import pytest
 
 from attncli.analysis.documents import model_parts as told
 from attncli.analysis.documents.declaration import Part
-from attncli.analysis.documents.model import ModelSide
+from attncli.analysis.documents.model import AttentionRow, LayerGroup, ModelSide
 from attncli.analysis.models import side_of
 from attncli.mechanism import spec
 
@@ -17,6 +17,8 @@ NORM = spec.Norm("rms", 1e-6, unit_offset=True)
 PAIRS = {
     told.NormPart: NORM,
     told.QkNormPart: spec.QkNorm(NORM, "own", after=True),
+    told.LatentPart: spec.Latent(11, 14, NORM, 6),
+    told.TemperaturePart: spec.Temperature(3, 0.8),
     told.LinearPart: spec.Linear(2.0),
     told.DynamicPart: spec.Dynamic(2.0, 16),
     told.Llama3Part: spec.Llama3(8.0, 1.0, 4.0, 16),
@@ -71,3 +73,14 @@ def test_every_kind_is_written_read_again_and_named(model: spec.Spec) -> None:
     assert written["embedding"]["norm"] == {"kind": "rms", "eps": 1e-6, "unit_offset": True, "affine": True}
     again = msgspec.convert(written, ModelSide)
     assert msgspec.json.encode(again) == msgspec.json.encode(side)
+
+
+RENAMED = {"head_dim": "d_k", "v_dim": "d_v", "own_global": "global_tokens"}
+ELSEWHERE = {"hashing"}
+"""Of seeded weights, never of a checkpoint."""
+
+
+def test_every_field_of_an_attention_and_of_a_layer_is_told() -> None:
+    fields = {RENAMED.get(name, name) for name in spec.Attention.__struct_fields__} - ELSEWHERE
+    assert fields <= set(AttentionRow.__struct_fields__)
+    assert set(spec.Block.__struct_fields__) <= set(LayerGroup.__struct_fields__)

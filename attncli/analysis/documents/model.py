@@ -10,10 +10,12 @@ from attncli.analysis.documents.model_parts import (
     EmbeddingPart,
     ExpertsPart,
     HeadPart,
+    LatentPart,
     MlpPart,
     NormPart,
     PositionPart,
     QkNormPart,
+    TemperaturePart,
 )
 
 Place = Literal["attn.in", "attn.out", "attn.sum", "cross.in", "cross.out", "cross.sum", "mlp.in", "mlp.out", "mlp.sum"]
@@ -33,6 +35,13 @@ class AttentionRow(Part, frozen=True, kw_only=True):
     mask_says: Annotated[str, says("The mask in words.")]
     position: PositionPart | None
     qk_norm: QkNormPart | None
+    clip: Annotated[float | None, says("Queries, keys and values are cut off there; null for not.")]
+    latent: Annotated[LatentPart | None, says("How they come from narrow vectors; null where each has one projection.")]
+    temperature: Annotated[TemperaturePart | None, says("How queries grow with their position; null for not.")]
+    global_tokens: Annotated[
+        list[Count] | None, says("Tokens that see all by projections of their own; null for a model without such.")
+    ]
+    source_width: Annotated[Size | None, says("Of the vectors that keys and values come from; null for d_model.")]
 
 
 class LayerGroup(Part, frozen=True, kw_only=True):
@@ -45,6 +54,8 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     norms: Annotated[dict[Place, NormPart], says("Normalizations by place.")]
     parallel: Annotated[bool, says("Whether attention and feed-forward read the same input.")]
     residual: bool
+    branch_scale: Annotated[float, says("What is multiplied with what attention and feed-forward add.")]
+    instead: Annotated[str, says("What the layers do in place of attention; empty where they attend.")]
 
 
 class ModelSide(Part, frozen=True, kw_only=True):

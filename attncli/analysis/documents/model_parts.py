@@ -24,6 +24,22 @@ class QkNormPart(Part, tag_field="kind", tag="qknorm", frozen=True, kw_only=True
     after: Annotated[bool, says("Whether it follows the position encoding.")]
 
 
+class LatentPart(Part, tag_field="kind", tag="latent", frozen=True, kw_only=True):
+    """Queries, keys and values that come from narrow vectors."""
+
+    query: Annotated[Size | None, says("Width of the vector of queries; null where they come from the input at once.")]
+    keys: Annotated[Size, says("Width of the vector of keys and values.")]
+    norm: NormPart
+    straight: Annotated[Count, says("Entries of each key that come from the input at once, the same for all heads.")]
+
+
+class TemperaturePart(Part, tag_field="kind", tag="temperature", frozen=True, kw_only=True):
+    """Queries that grow with their position p: times 1 + scale · ln(1 + ⌊(p + 1)/floor⌋)."""
+
+    floor: Size
+    scale: float
+
+
 class LinearPart(Part, tag_field="kind", tag="linear", frozen=True, kw_only=True):
     """Frequencies divided by a factor."""
 

@@ -9,14 +9,19 @@ from attncli.analysis.documents.declaration import tag_of
 from attncli.analysis.documents.model import AttentionRow, EstimatePart, LayerGroup, ModelDocument, ModelSide
 from attncli.analysis.documents.model_parts import (
     AlibiPart,
+    BoundedPart,
     BucketsPart,
     DisentangledPart,
     ExpertsPart,
     FirstBlockAgainPart,
+    HeadPart,
+    LatentPart,
     MlpPart,
     NormPart,
     PositionPart,
+    QkNormPart,
     RopePart,
+    TemperaturePart,
 )
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -96,10 +101,11 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
         "token types" if embedding.types else "",
     ]
     extra += [f"times {brief(embedding.scale)}" if embedding.scale != 1 else "", _norm(embedding.norm)]
+    extra += [f"a table {embedding.width} wide" if embedding.width not in (None, side.d_model) else ""]
     head = side.head
     ends = [
         _norm(side.final_norm),
-        "" if head is None else "tied to the token table" if head.tied else "own output head",
+        *([] if head is None else _head(head)),
     ]
     rows = [
         heading(name, "", view),
@@ -116,15 +122,25 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     return stack(rows)
 
 
+def _head(head: HeadPart) -> list[str]:
+    return [
+        "tied to the token table" if head.tied else "own output head",
+        f"logits times {brief(head.scale)}" if head.scale != 1 else "",
+        f"logits soft-cap {brief(head.softcap)}" if head.softcap else "",
+        "a linear map before it" if head.projection else "",
+    ]
+
+
 def _group(group: LayerGroup, view: View) -> Lines:
     title = f"{'layer' if len(group.layers) == 1 else 'layers'} {ranges(group.layers)}"
     norms = [f"{PLACES[place]}: {_norm(norm)}" for place, norm in group.norms.items()]
     shape = ["attention and feed-forward side by side"] if group.parallel else []
     shape += [] if group.residual else ["no residual"]
+    shape += [f"each branch times {brief(group.branch_scale)}"] if group.branch_scale != 1 else []
     rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
-    return stack((*rows, fact("then", [_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
+    return stack((*rows, fact("then", [*_mlp(group.mlp), *shape], view), fact("norms", norms or ["none"], view)))
 
 
 def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
@@ -143,7 +159,16 @@ def _attention(name: str, attention: AttentionRow, view: View) -> list[Lines]:
         f"soft-cap {brief(attention.softcap)}" if attention.softcap else "",
         "learned sinks" if attention.sinks else "",
     ]
-    sizes += [f"queries and keys normed ({_norm(attention.qk_norm.norm)})" if attention.qk_norm else ""]
+    sizes += _qk_norm(attention.qk_norm) if attention.qk_norm else []
+    sizes += [
+        f"queries, keys and values cut off at ±{brief(attention.clip)}" if attention.clip else "",
+        _latent(attention.latent) if attention.latent else "",
+        _temperature(attention.temperature, ascii=view.ascii) if attention.temperature else "",
+        f"keys and values from vectors {attention.source_width} wide" if attention.source_width else "",
+    ]
+    if attention.global_tokens is not None:
+        told = ", ".join(map(str, attention.global_tokens)) or "none named"
+        sizes += [f"global tokens with projections of their own: {told}"]
     said = [f"mask {safe(attention.mask, ascii=view.ascii)}", f"position {_position(attention.position)}"]
     return [
         fact(name, sizes, view),
@@ -177,14 +202,55 @@ def _norm(norm: NormPart | None) -> str:
     return f"{name}, eps {brief(norm.eps)}" + (", weight 1 + w" if norm.unit_offset else "")
 
 
-def _mlp(mlp: MlpPart | ExpertsPart | None) -> str:
+def _qk_norm(norm: QkNormPart) -> list[str]:
+    over = {"head": "", "own": "each head by norm weights of its own", "width": "all heads normed at once"}[norm.over]
+    return [f"queries and keys normed ({_norm(norm.norm)})", over, "normed after the positions" if norm.after else ""]
+
+
+def _latent(latent: LatentPart) -> str:
+    query = f"queries from {latent.query}" if latent.query else "queries from the input at once"
+    return (
+        f"latent: {query}, keys and values from {latent.keys} entries, {latent.straight} of a key shared by all heads"
+    )
+
+
+def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
+    return spell(f"queries times 1 + {brief(grows.scale)}·ln(1 + ⌊(p + 1)/{grows.floor}⌋)", ascii=ascii)
+
+
+def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     match mlp:
-        case MlpPart(width=width, activation=activation, gated=gated):
-            return f"feed-forward {width} wide, {'gated ' if gated else ''}{activation}"
+        case MlpPart():
+            return [f"feed-forward {_inner(mlp)}"]
         case ExpertsPart(count=count, chosen=chosen, width=width):
-            return f"{count} experts {width} wide, {chosen} for each token"
+            told = [f"{count} experts {width} wide, {chosen} for each token", *_routing(mlp)]
+            if mlp.shared is not None:
+                share = ", in a share that the token decides" if mlp.shared_share else ""
+                told.append(f"one part for every token {_inner(mlp.shared)}{share}")
+            return told
         case None:
-            return "no feed-forward"
+            return ["no feed-forward"]
+
+
+def _inner(mlp: MlpPart) -> str:
+    return f"{mlp.width} wide, {'gated ' if mlp.gated else ''}{mlp.activation}{_bounded(mlp.bounded)}"
+
+
+def _bounded(bounded: BoundedPart | None) -> str:
+    return "" if bounded is None else f", gate bounded at {brief(bounded.limit)}, slope {brief(bounded.slope)}"
+
+
+def _routing(experts: ExpertsPart) -> list[str]:
+    """How experts are chosen, where it is not by a softmax over all of them."""
+    routing = experts.routing
+    score = "a sigmoid of each" if routing.score == "sigmoid" else "a softmax"
+    told = [f"{experts.activation}{_bounded(experts.bounded)}", f"shares by {score}"]
+    if routing.groups > 1:
+        told.append(f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}")
+    told += ["a learned correction where the best are sought"] if routing.corrected else []
+    told += ["shares made to sum to 1"] if experts.renormalise else []
+    told += [f"shares times {brief(routing.factor)}"] if routing.factor != 1 else []
+    return [*told, *(["shares multiply what an expert reads"] if routing.of_input else [])]
 
 
 def _estimate(found: EstimatePart, view: View) -> Lines:
