@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -16,16 +17,44 @@ BUFFERINGS = pytest.mark.parametrize("buffering", WAYS, ids=["buffered", "unbuff
 """Python's own buffers hide, or bring about, what goes wrong on standard output: both ways are tested."""
 
 
-def bufferings(commands: Iterable[str], *both: str) -> pytest.MarkDecorator:
-    """Every command with buffers and without; without them only a few, `both`, where time is short."""
-    cases = [
-        pytest.param(
-            command, way, marks=pytest.mark.thorough if way and command not in both else (), id=f"{command}-{name}"
-        )
-        for command in commands
-        for name, way in zip(("buffered", "unbuffered"), WAYS, strict=True)
-    ]
-    return pytest.mark.parametrize(("command", "buffering"), cases)
+FORKS = """
+import json, os, sys, tempfile
+from attncli.__main__ import main
+import numpy, attncli.cli.run, attncli.cli.heads, attncli.analysis.run
+ended = []
+for arguments in json.loads(sys.argv[2]):
+    if sys.argv[1] == "closed":
+        reading, out = os.pipe()
+        os.close(reading)
+    else:
+        out = os.open("/dev/full", os.O_WRONLY)
+    with tempfile.TemporaryFile() as told:
+        child = os.fork()
+        if not child:
+            os.dup2(out, 1)
+            os.dup2(told.fileno(), 2)
+            sys.argv[:] = ["attn", *arguments]
+            sys.exit(main())
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(out)
+        told.seek(0)
+        ended.append((code, told.read().decode()))
+os.write(1, json.dumps(ended).encode())
+"""
+"""A process in which the program is imported once, and which parts into one for each command line: from there on each
+runs, and ends, as the program started by itself would. Told are the exit codes and what stood on standard error."""
+
+
+def fork_each(
+    lines: Iterable[Sequence[str]], out: Literal["closed", "full"], variables: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Exit code and standard error of each command line (without `attn`), with standard output a pipe that nobody
+    reads, or a device that is full."""
+    done = finish(
+        [sys.executable, "-c", FORKS, out, json.dumps(list(lines))], {"OPENBLAS_NUM_THREADS": "1", **variables}
+    )
+    assert done.returncode == 0, done.stderr
+    return [(code, told) for code, told in json.loads(done.stdout)]
 
 
 OURS = ("PYTHON", "ATTN_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANG")

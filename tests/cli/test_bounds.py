@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from asking import Answer, ask
+from commands import commands
 from small_gpt2 import small_gpt2
-
-from attncli.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = "the cat sat"
@@ -80,13 +77,6 @@ WRITTEN = {
     "figure_style": ("0mm", "1e9mm", "-1dpi", "9" * 5000 + "dpi", "nanmm", "0dpi", "85mm,1000000dpi"),
 }  # fmt: skip
 """Numbers inside words, by the option's name."""
-
-
-def commands() -> Iterator[tuple[str, Any]]:
-    for name in COMMANDS:
-        command = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
-        for part, inner in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {'' if part == 'text' else part}".strip(), inner
 
 
 def asked() -> Iterator[tuple[str, str, tuple[str, ...]]]:

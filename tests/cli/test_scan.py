@@ -147,6 +147,12 @@ def test_a_damaged_store_is_bad_input(case, scanned, tmp_path):
         assert told in answer.err, answer.err
 
 
+def test_a_plan_without_scores_of_random_repeats_is_the_same_scan(scanned, tmp_path):
+    shutil.copytree(scanned, tmp_path / "scan")
+    spoiled_plan(tmp_path / "scan", lambda plan: plan.pop("repeats"))
+    assert ask("scan", "compare", str(tmp_path / "scan"), str(scanned)).code == 0
+
+
 def test_folders_that_are_no_scans(tmp_path):
     for command in ("show", "verify"):
         answer = ask("scan", command, str(tmp_path))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from asking import ask
-from processes import BUFFERINGS, attn, bufferings, finish, start
+from commands import commands
+from processes import BUFFERINGS, WAYS, attn, finish, fork_each, start
 from small_gpt2 import small_gpt2
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
@@ -22,6 +23,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain": ("explain", "a b c"),
     "softmax": ("explain", "softmax"),
     "metric": ("explain", "metric"),
+    "matrix-softmax": ("explain", "matrix-softmax", "a b"),
+    "scaling": ("explain", "scaling"),
+    "order": ("explain", "order", "a b"),
+    "position": ("explain", "position", "a b"),
+    "mask topic": ("explain", "mask", "a b"),
+    "multihead": ("explain", "multihead", "a b"),
+    "residual": ("explain", "residual", "a b"),
     "find": ("find", "a b", "--from", "a", "--to", "b"),
     "compare": ("compare", "a b", "a c"),
     "cross": ("cross", "a b", "c d"),
@@ -36,7 +44,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cost": ("cost",),
     "tokens": ("tokens", LONG, "--json"),
     "weights": ("weights", "show", str(SAMPLES / "mha.safetensors")),
+    "weights init": ("weights", "init", "{t}/new.npz"),
+    "weights convert": (
+        "weights",
+        "convert",
+        str(SAMPLES / "mha.safetensors"),
+        "{t}/new.npz",
+        "--num-heads",
+        "4",
+        "--quiet",
+    ),
     "models": ("models", "list"),
+    "models show": ("models", "show", "{t}/gpt2"),
+    "scan show": ("scan", "show", "{t}/scan"),
+    "scan compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
     "schema": ("schema", "attn.run/1"),
     "schemas": ("schema",),
     "--help": ("--help",),
@@ -47,28 +68,51 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
+SLOW: dict[str, tuple[str, ...]] = {
+    "models verify": ("models", "verify", "{t}/gpt2"),
+    "scan": ("scan", "{t}/gpt2", "{t}/corpus.txt", "-o", "{t}/scan"),
+    "scan verify": ("scan", "verify", "{t}/scan"),
+}
+"""These load torch, and transformers."""
+EVERY = [
+    pytest.param(lines, way, marks=pytest.mark.thorough if lines is SLOW else (), id=f"{name}-{how}")
+    for name, lines in (("quick", COMMANDS), ("slow", SLOW))
+    for how, way in zip(("buffered", "unbuffered"), WAYS, strict=True)
+]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the command lines name: a checkpoint with an output head, and a saved run."""
     made = tmp_path_factory.mktemp("streams")
     small_gpt2(made / "gpt2")
     (made / "run.json").write_text(ask("run", "a b c", "--json").out)
+    (made / "corpus.txt").write_text("a b\nc d e\n")
+    assert ask(*lined(SLOW["scan"], made), "--workers", "1").code == 0
     return made
 
 
+def lined(line: tuple[str, ...], folder: Path) -> list[str]:
+    return [part.replace("{t}", str(folder)) for part in line]
+
+
 def asked(command: str, folder: Path) -> list[str]:
-    return attn(*(part.replace("{t}", str(folder)) for part in COMMANDS[command]))
+    return attn(*lined(COMMANDS[command], folder))
 
 
-@bufferings(COMMANDS, "run", "heads", "schema")
-def test_a_closed_pipe_ends_quietly(command: str, buffering: dict[str, str], folder: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        done = finish(asked(command, folder), buffering, stdout=writing)
-    finally:
-        os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_no_command_is_forgotten() -> None:
+    lines = [*COMMANDS.values(), *SLOW.values()]
+    told = {" ".join(line[:count]) for line in lines for count in (1, 2)}
+    # what fills a terminal's screen refuses to be written elsewhere
+    assert {name.removesuffix(" start") for name, _ in commands()} - told == {"explore"}
+    for given in (b"", None):
+        assert ask("explore", "a b", stdin=given).code == 2
+
+
+@pytest.mark.parametrize(("lines", "buffering"), EVERY)
+def test_a_closed_pipe_ends_quietly(lines: dict[str, tuple[str, ...]], buffering: dict[str, str], folder: Path) -> None:
+    ended = fork_each((lined(line, folder) for line in lines.values()), "closed", buffering)
+    assert {name: end for name, end in zip(lines, ended, strict=True) if end != (0, "")} == {}
 
 
 @BUFFERINGS
@@ -84,14 +128,13 @@ def test_a_pipe_that_closes_after_the_first_line_ends_quietly(command: str, buff
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@bufferings(COMMANDS, "run", "heads", "schema")
-def test_a_full_device_is_one_error(command: str, buffering: dict[str, str], folder: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = finish(asked(command, folder), buffering, stdout=full)
-    assert done.returncode == 1
-    assert done.stderr.count("error") == 1, done.stderr
-    assert done.stderr.startswith(("error: cannot write the answer", '{"error"'))
-    assert "Exception" not in done.stderr
+@pytest.mark.parametrize(("lines", "buffering"), EVERY)
+def test_a_full_device_is_one_error(lines: dict[str, tuple[str, ...]], buffering: dict[str, str], folder: Path) -> None:
+    ended = fork_each((lined(line, folder) for line in lines.values()), "full", buffering)
+    for name, (code, told) in zip(lines, ended, strict=True):
+        assert (name, code, told.count("error")) == (name, 1, 1), told
+        assert told.startswith(("error: cannot write the answer", '{"error"')), (name, told)
+        assert "Exception" not in told
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -1,0 +1,19 @@
+"""Every command of the program, from the program itself: none can be left out of a test for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from attncli.cli.app import COMMANDS
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """The name of each, as on the command line (`scan start` is `scan`'s own), and Typer's command."""
+    for name in COMMANDS:
+        command = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
+        for part, inner in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {'' if part == 'text' else part}".strip(), inner
