@@ -23,8 +23,8 @@ class Stopped(BaseException):
 def heeded(environment: Environment) -> Iterator[None]:
     """In the block these signals are raised where the program is, and `environment.stopped` says which came.
 
-    What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, and also then
-    no half-written file is left.
+    What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
+    does one that comes while a module is imported, and also then no half-written file is left.
     """
     before: dict[int, Any] = {}
 
@@ -32,6 +32,8 @@ def heeded(environment: Environment) -> Iterator[None]:
         from attncli.inputs.atomic import discard_all
 
         discard_all()
+        if environment.stderr_is_terminal and environment.variables.get("TERM") != "dumb":
+            environment.stderr.write("\x1b[?25h")  # the cursor, which progress hides
         os._exit(128 + number)
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -40,6 +42,8 @@ def heeded(environment: Environment) -> Iterator[None]:
             signal.signal(each, at_once)
         # what is interrupted in a place where nothing can be raised (a destructor) says so to nobody
         sys.unraisablehook = lambda said: None
+        if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
+            at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped
 
     with suppress(ValueError):  # only the main thread hears signals
@@ -52,3 +56,12 @@ def heeded(environment: Environment) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported where the program is."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -100,6 +100,35 @@ def test_long_work_says_at_once_what_it_costs_and_ends_by_ctrl_c(command: str, t
     assert time.monotonic() - begun < 30
 
 
+IMPORTING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from attncli.cli.output import Environment
+from attncli.cli.signals import heeded
+from attncli.inputs.atomic import atomic_writer, together
+with heeded(Environment.of_process()), together(), atomic_writer(Path(sys.argv[1], "out")) as stream:
+    stream.write(b"half")
+    import stopped_in_here
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), ENDINGS)
+def test_a_signal_ends_an_import_at_once(name: str, code: int, tmp_path: Path) -> None:
+    """What is imported from C++, as by torch, could not be left by an exception: the process would abort."""
+    told = f"""
+import signal
+try:
+    signal.raise_signal(signal.{name})
+except BaseException:
+    print("raised through an import")
+"""
+    (tmp_path / "stopped_in_here.py").write_text(told)
+    done = finish([sys.executable, "-c", IMPORTING, str(tmp_path)], {"PYTHONDONTWRITEBYTECODE": "1"})
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["stopped_in_here.py"]
+
+
 def test_what_the_caller_ignores_is_ignored() -> None:
     program = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
