@@ -147,7 +147,7 @@ def test_standard_error_that_is_full_changes_no_answer(buffering: dict[str, str]
 
 
 @BUFFERINGS
-@pytest.mark.parametrize("command", ["run", "run --plain", "run --lines --ndjson", "guide", "scan show"])
+@pytest.mark.parametrize("command", ["run", "run --plain", "run --lines --ndjson", "guide"])
 def test_a_write_that_fails_half_way_is_a_failure(
     command: str, buffering: dict[str, str], tmp_path: Path, folder: Path
 ) -> None:
