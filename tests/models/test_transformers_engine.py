@@ -169,7 +169,7 @@ def test_the_same_numbers_as_the_native_run(name: str, folder_of: Callable) -> N
             if ours.cross is not None:
                 for stage in ("weights", "out"):
                     assert apart(theirs.cross.stages[stage], ours.cross.stages[stage]) < 1e-4
-        told = [attention_part(model, model.backend)["position"] for model in (one, other)]
+        told = [attention_part(model, model.backend).position for model in (one, other)]
         assert told[0].replace("halves", "sinusoidal") == told[1]
 
 
@@ -199,10 +199,10 @@ def test_layers_that_do_not_attend_keep_their_number_and_are_named(name: str, fo
     for layer in {0, 1, 2, 3} - set(attending):
         with pytest.raises(InputError, match=f"layer {layer} attends to nothing: it is"):
             next(model.trace(tokens, layers=[layer]))
-    position = attention_part(model, model.backend)["position"]
+    position = attention_part(model, model.backend).position
     assert position == ("none" if name in ("jamba", "granitemoehybrid", "nemotron_h") else "rope:97")
     heads = heads_document(model, "", tokens, Compared())
-    assert {head["layer"] for head in heads["heads"]} == set(attending)
+    assert {head.layer for head in heads.heads} == set(attending)
 
 
 def test_a_what_if_reaches_the_model(folder_of: Callable) -> None:
