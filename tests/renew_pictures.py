@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from browsing import browser, opened
+from screen_pictures import CHINESE, SCREENS, drawn
 from walking import pressed
 
 import attncli
 from attncli.analysis.records.run import run_record
-from attncli.analysis.run import Wanted, run_document
 from attncli.explore.source import Live
 from attncli.explore.state import State
 from attncli.guide import FOLDER
@@ -21,7 +21,6 @@ from attncli.render.figures.screen import draw_screen
 from attncli.render.lines import Lines
 from attncli.render.page.contents import Page
 from attncli.render.page.writer import page_bytes
-from attncli.render.screens.run import run_screen
 from attncli.render.view import View
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
@@ -31,19 +30,13 @@ SIZE = (100, 28)
 def main() -> None:
     model = attncli.load("minilm")
     (FOLDER / "pictures").mkdir(exist_ok=True)
-    for name, drawn in {"it": where_it_looks(model), "explore": explored(model)}.items():
-        (FOLDER / "pictures" / f"{name}.svg").write_text(draw_screen(drawn).svg(), "utf-8")
-        sys.stdout.write(f"{name}.svg\n")
+    pictures = {f"{name}.svg": drawn(name) for name in SCREENS}
+    pictures |= {f"{name}.zh.svg": drawn(name, lang="zh") for name in CHINESE}
+    for name, svg in {**pictures, "explore.svg": draw_screen(explored(model)).svg()}.items():
+        (FOLDER / "pictures" / name).write_text(svg, "utf-8")
+        sys.stdout.write(f"{name}\n")
     (FOLDER / "pictures" / "page.png").write_bytes(opened_page(model))
     sys.stdout.write("page.png\n")
-
-
-def where_it_looks(model: Model) -> Lines:
-    tokens = model.encode(SENTENCE)
-    (query,) = [token.index for token in tokens if token.text == "it"]
-    document = run_document(model, SENTENCE, tokens, Wanted(query=query, top=3))
-    view = View(width=80, color=True, light=True, show=frozenset({"overview", "links", "answer"}))
-    return run_screen(document, view)
 
 
 def explored(model: Model) -> Lines:

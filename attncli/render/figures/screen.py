@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from attncli.render.bars import EIGHTHS, FULL
 from attncli.render.figures.drawing import DARK, LIGHT, Drawing, Theme
 from attncli.render.lines import Line, Lines
 from attncli.render.safe import cells
@@ -12,6 +13,8 @@ SIZE, TALL = 10.0, 13.0
 """Size of the typeface and height of a line, in points."""
 WIDE = 0.6 * SIZE
 """Width of a cell: that of typefaces of one width."""
+HALVES = {"▀": (0.0, 0.0, 1.0, 0.5), "▄": (0.0, 0.5, 1.0, 0.5), "▌": (0.0, 0.0, 0.5, 1.0)}
+"""Characters that are half a cell: from the left, from the top, width, height, as shares of the cell."""
 RUN = re.compile(r"\S+(?: \S+)*")
 """A run of text: words with one space between them."""
 COLOURS = {
@@ -32,7 +35,8 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
 
 
 def _line(drawing: Drawing, row: Line, top: float) -> None:
-    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin."""
+    """One line: a rectangle behind each coloured piece, then its runs of text, each where its cells begin; a bar is one
+    rectangle, without the seams of its characters."""
     at = 0
     for text, style in row:
         size = cells(text)
@@ -41,6 +45,18 @@ def _line(drawing: Drawing, row: Line, top: float) -> None:
             drawing.rectangle(at * WIDE, top, size * WIDE, TALL, back, crisp=True)
         for run in RUN.finditer(text):
             x = (at + cells(text[: run.start()])) * WIDE
+            if run[0].strip(FULL) in EIGHTHS:
+                long = run[0].count(FULL) + EIGHTHS.index(run[0].strip(FULL) or " ") / 8
+                drawing.rectangle(x, top + TALL / 8, long * WIDE, TALL * 7 / 8, front)
+                continue
+            if len(set(run[0])) == 1 and run[0][0] in HALVES:
+                left, down, wide, tall = HALVES[run[0][0]]
+                for cell in range(len(run[0])) if wide < 1 else (0,):
+                    across = (wide if wide < 1 else len(run[0])) * WIDE
+                    drawing.rectangle(
+                        x + (cell + left) * WIDE, top + down * TALL, across, tall * TALL, front, crisp=True
+                    )
+                continue
             drawing.text(x, top + 0.73 * TALL, run[0], size=SIZE, bold=bold, ink=front)
             if underlined:
                 drawing.rectangle(x, top + 0.85 * TALL, cells(run[0]) * WIDE, 0.6, front)

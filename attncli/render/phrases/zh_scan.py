@@ -68,7 +68,7 @@ SCAN: dict[str, str] = {
     "another kind of machine computed these shards: bits may differ, numbers may not": "这些分片由另一类机器计算：二进制位可能不同，数值应当不变",
     "not drawn": "未抽中",
     "no shard of this scan can be read; shard {0}: {1}": "这次扫描没有一个分片可读；分片 {0}：{1}",
-    "{0} layers with heads of {1}": "{0} 层，头宽 {1}",
+    "{0} layers with heads of {1}": "{0} 层，却给出 {1} 层的头",
     "this shard is not whole: it does not count {0}": "这个分片不完整：没有统计 {0}",
     "this shard is not whole: {0} is {1}": "这个分片不完整：{0} 为 {1}",
     "this shard is not whole: {0} holds no whole numbers": "这个分片不完整：{0} 中的不是整数",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -44,11 +45,13 @@ def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str,
     values = np.full((len(layers), len(heads)), np.nan)
     for layer, head, value in found:
         values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
+    # most effects are small: with colour, where cells are narrow, a digit more tells them apart
+    small = float(np.nanmedian(np.abs(values))) < 0.5 * 10.0**-view.precision if np.isfinite(values).any() else False
     return matrix(
         values,
         None,
         None,
-        view,
+        replace(view, precision=view.precision + (small and view.color)),
         title=title,
         note=say(view, "effect.grid.note"),
         row_numbers=layers,
