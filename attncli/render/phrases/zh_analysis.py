@@ -243,4 +243,5 @@ ANALYSIS: dict[str, str] = {
     "layers.{0} contradicts itself: {1}": "layers.{0} 自相矛盾：{1}",
     "stages as attn run --save writes them": "attn run --save 写出的各步骤",
     "this file has layers.{0}.q without {1}": "这个文件有 layers.{0}.q，却没有 {1}",
+    "S + ln(1 + times) for keys of the first block": "首块的键为 S + ln(1 + 次数)",
 }  # fmt: skip

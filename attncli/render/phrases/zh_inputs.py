@@ -183,4 +183,7 @@ INPUTS: dict[str, str] = {
     "the tokenizer failed on this text": "分词器处理这段文本时失败",
     "this tokenizer took more than {0} seconds for one text": "这个分词器处理一段文本超过 {0} 秒",
     "a shorter text, or another tokenizer": "更短的文本，或另一个分词器",
+    "every file that its index names": "索引所列的每个文件",
+    "safetensors, whose headers tell what is in them; pickled weights tell it when they are here": "safetensors，其文件头说明内容；pickle 权重要先下载才知道内容",
+    "weights as safetensors, or as {0} with torch to read it": "safetensors 格式的权重，或 {0}（要用 torch 读取）",
 }  # fmt: skip

@@ -283,4 +283,5 @@ MODELS: dict[str, str] = {
     "a linear map before it": "其前有一个线性映射",
     "a table {0} wide": "表宽 {0}",
     "{0}, gate bounded at {1}, slope {2}": "{0}，门限 {1}，斜率 {2}",
+    "true: the mask {0} has no form that sees later tokens": "true：掩码 {0} 没有能看到后面词元的形式",
 }  # fmt: skip
