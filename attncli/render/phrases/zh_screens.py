@@ -16,7 +16,7 @@ SCREENS: dict[str, str] = {
     "layers {0}": "第 {0} 层", "layer norm, eps {0}": "层归一化，eps {0}", "RMS norm, eps {0}": "RMS 归一化，eps {0}",
     "after the residual: layer norm, eps {0}": "残差之后：层归一化，eps {0}", "after the second residual: layer norm, eps {0}": "第二个残差之后：层归一化，eps {0}",
     "before attention: layer norm, eps {0}": "注意力之前：层归一化，eps {0}", "before feed-forward: layer norm, eps {0}": "前馈之前：层归一化，eps {0}",
-    "at the end: {0}": "在末尾：{0}", "feed-forward {0} wide, {1}": "前馈宽 {0}，{1}", "feed-forward {0} wide, {1}, gated": "前馈宽 {0}，{1}，门控",
+    "at the end: {0}": "在末尾：{0}", "feed-forward {0} wide, {1}": "前馈宽 {0}，{1}",
     "learned positions": "可学习的位置编码", "sinusoidal positions": "正弦位置编码",
     "vectors {0}": "向量 {0}", "weights at a time {0}": "一次的权重 {0}", "scores that are kept {0}": "保留的得分 {0}", "scores of one layer {0}": "一层的得分 {0}",
     "reading ahead {0}": "预读 {0}", "answer {0}": "答案 {0}", "{0} vectors": "{0} 个向量", "{0} tensors": "{0} 个张量", "{0} tensor": "{0} 个张量",

@@ -208,10 +208,10 @@ def _qk_norm(norm: QkNormPart) -> list[str]:
 
 
 def _latent(latent: LatentPart) -> str:
-    query = f"queries from {latent.query}" if latent.query else "queries from the input at once"
-    return (
-        f"latent: {query}, keys and values from {latent.keys} entries, {latent.straight} of a key shared by all heads"
-    )
+    keys = f"{latent.keys} entries, {latent.straight} of a key shared by all heads"
+    if not latent.query:
+        return f"latent: queries from the input at once, keys and values from {keys}"
+    return f"latent: queries from {latent.query} entries, keys and values from {keys}"
 
 
 def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
@@ -221,30 +221,33 @@ def _temperature(grows: TemperaturePart, *, ascii: bool) -> str:
 def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
     match mlp:
         case MlpPart():
-            return [f"feed-forward {_inner(mlp)}"]
+            return [f"feed-forward {mlp.width} wide, {_inner(mlp)}", _bounded(mlp.bounded)]
         case ExpertsPart(count=count, chosen=chosen, width=width):
             told = [f"{count} experts {width} wide, {chosen} for each token", *_routing(mlp)]
             if mlp.shared is not None:
-                share = ", in a share that the token decides" if mlp.shared_share else ""
-                told.append(f"one part for every token {_inner(mlp.shared)}{share}")
+                told += [
+                    f"one part for every token {mlp.shared.width} wide, {_inner(mlp.shared)}",
+                    _bounded(mlp.shared.bounded),
+                    "in a share that the token decides" if mlp.shared_share else "",
+                ]
             return told
         case None:
             return ["no feed-forward"]
 
 
 def _inner(mlp: MlpPart) -> str:
-    return f"{mlp.width} wide, {'gated ' if mlp.gated else ''}{mlp.activation}{_bounded(mlp.bounded)}"
+    return f"gated {mlp.activation}" if mlp.gated else mlp.activation
 
 
 def _bounded(bounded: BoundedPart | None) -> str:
-    return "" if bounded is None else f", gate bounded at {brief(bounded.limit)}, slope {brief(bounded.slope)}"
+    return "" if bounded is None else f"gate bounded at {brief(bounded.limit)}, slope {brief(bounded.slope)}"
 
 
 def _routing(experts: ExpertsPart) -> list[str]:
     """How experts are chosen, where it is not by a softmax over all of them."""
     routing = experts.routing
-    score = "a sigmoid of each" if routing.score == "sigmoid" else "a softmax"
-    told = [f"{experts.activation}{_bounded(experts.bounded)}", f"shares by {score}"]
+    score = "shares by a sigmoid of each" if routing.score == "sigmoid" else "shares by a softmax"
+    told = [experts.activation, _bounded(experts.bounded), score]
     if routing.groups > 1:
         told.append(f"of the best {routing.groups_chosen} of {routing.groups} groups, by their best {routing.group_by}")
     told += ["a learned correction where the best are sought"] if routing.corrected else []
