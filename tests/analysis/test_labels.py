@@ -106,8 +106,8 @@ def test_few_rows_label_nothing() -> None:
 
 def test_documents_hold_score_and_threshold() -> None:
     (row,) = rows([one for one in labels()[0, 0] if one.name == "previous-token"])
-    assert row["threshold"] == LABELS["previous-token"].threshold
-    assert row["score"] == pytest.approx(1.0, abs=1e-6)
+    assert row.threshold == LABELS["previous-token"].threshold
+    assert row.score == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

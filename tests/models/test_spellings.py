@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tiny_checkpoints import BART, CASES, LLAMA, T5, Case, make
+from tiny_checkpoints import CASES, LLAMA, Case, make
+from tiny_sizes import BART, T5
 
 import attncli
 from attncli.models.transformers_reference import Side, reference

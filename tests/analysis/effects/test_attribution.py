@@ -31,6 +31,8 @@ def text_of(folder: Path, library: str = "numpy") -> Text:
     model = attncli.load(folder, backend=library, dtype="float64")
     if model.spec.decoder is not None:
         model = model.decoder(model.tokenizer.ids_to_tokens(IDS))
+    elif any(block.cross is not None for block in model.spec.blocks):
+        model = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
     return Text(model, model.tokenizer.ids_to_tokens(IDS), model.backend)
 
 
