@@ -106,6 +106,12 @@ def test_jensen_shannon_bounds_and_empty_rows() -> None:
     assert math.isnan(jensen_shannon(np.zeros((2, 2)), np.zeros((2, 2))))
     half = np.array([[1.0, 0.0], [0.0, 0.0]])
     assert float(jensen_shannon(half, half[:, ::-1])) == pytest.approx(math.log(2))
+    # a mask says which rows count: one that sees something counts though its weights are 0, in every head it holds for
+    seen = np.array([[True, False], [False, True]])
+    assert float(jensen_shannon(half, half[:, ::-1], seen)) == pytest.approx(math.log(2) / 2)
+    assert float(jensen_shannon(half, half[:, ::-1], seen & [[True], [False]])) == pytest.approx(math.log(2))
+    assert float(jensen_shannon(half, half[:, ::-1], seen & [[False], [True]])) == 0
+    np.testing.assert_allclose(jensen_shannon(half[None], np.stack([half, half[:, ::-1]]), seen), [0, math.log(2) / 2])
     with pytest.raises(InputError, match="against"):
         jensen_shannon(G, apart)
 

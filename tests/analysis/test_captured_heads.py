@@ -12,6 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from attncli.analysis import tensors
+from attncli.analysis.records.captured import captured_record
 from attncli.analysis.tensors import Captured, Options, captured, tensors_document
 from attncli.arrays.backend import choose
 from attncli.mechanism.mask import Causal, Mask, Window
@@ -81,6 +82,22 @@ def test_links_are_the_largest_weights_of_all_entries() -> None:
     assert [((*link.index, link.head, link.query, link.key), link.weight) for link in found] == [
         (place, -less) for less, place in wanted
     ]
+
+
+def test_records_of_captured_arrays_are_those_of_their_entries() -> None:
+    """Every place on the leading axes stands as a layer, whose chosen heads follow each other."""
+    held = ready("two axes", "torch")
+    trace = held.attend()
+    document = tensors_document("file", held, trace, Causal(), heads=[1, 4], top=3, stages=False)
+    heads = list(captured_record(held, trace, document, heads=[1, 4]).heads)
+    assert [(head.layer, head.head) for head in heads] == [(layer, head) for layer in range(6) for head in (1, 4)]
+    weights = np.asarray(trace.stages["weights"]).reshape(6, HEADS, QUERIES, KEYS)
+    for head in heads:
+        wanted = weights[head.layer, head.head]
+        np.testing.assert_allclose(head.small, wanted, atol=1e-6)
+        top = max((-weight, place) for place, weight in np.ndenumerate(-wanted))
+        assert head.links[0][:2] == top[1]
+        assert head.error < 1e-3
 
 
 def test_a_long_file_runs_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,21 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
 
 
+def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = attncli.load(folder)
+    prompt = model.tokenizer.ids_to_tokens(IDS)
+
+    def drawn(number: int) -> int:
+        monkeypatch.setattr("attncli.analysis.generate.integers", lambda *asked: [number])
+        (token,) = generated_document(model, "", prompt, Continuing(1, temperature=1.0))["generated"]
+        return int(token["id"])
+
+    vocabulary = model.logits(np.zeros((1, model.spec.d_model), np.float32)).shape[-1]
+    assert (drawn(0), drawn(2**40)) == (0, vocabulary - 1)
+
+
 def test_what_cannot_be_continued_is_refused(folder: Path) -> None:
     model = attncli.load(folder)
     if model.spec.max_positions is not None:  # rotary positions have no end

@@ -7,10 +7,12 @@ import pytest
 
 from attncli.analysis import toplinks
 from attncli.analysis.exclude import Exclusion
+from attncli.analysis.links import Links
 from attncli.analysis.row_facts import About, WeightRows
 from attncli.analysis.toplinks import TopLinks
 from attncli.analysis.visible_keys import sight
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.inputs.token import Token
 
 HEADS, N, TOP = 3, 13, 7
 
@@ -34,3 +36,21 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
             if weights[head, q, k] and q != 6 and k not in (4, q, q - 1)
         ]
         assert links == [(q, k, -less) for less, q, k in sorted(every)[:TOP]]
+
+
+@pytest.mark.parametrize(("query", "everything"), [(None, True), (2, True), (None, False), (2, False)])
+def test_links_of_one_query_and_those_that_say_something(query: int | None, everything: bool) -> None:
+    weights = np.random.default_rng(5).random((HEADS, 5, 5))
+    tokens = [Token(index, str(index), None, None, None) for index in range(5)]
+    links = Links(tokens, top=99, query=query, everything=everything)
+    links.add(4, [0, 2], weights[[0, 2]])
+    found = {(link.head, link.query, link.key): link.weight for link in links.found()}
+    assert found == {
+        (head, q, k): weights[head, q, k]
+        for head in (0, 2)
+        for q in range(5)
+        for k in range(5)
+        if query in (None, q) and (everything or (k and abs(q - k) > 1))
+    }
+    assert all(link.layer == 4 for link in links.found())
+    assert [(strongest.layer, strongest.head) for strongest in links.overview()] == [(4, 0), (4, 2)]

@@ -190,6 +190,15 @@ def test_data_types_that_are_listed_but_not_read(dtype):
     assert dtype in caught.value.what
 
 
+def test_as_many_axes_and_numbers_as_can_be():
+    found, _ = read(
+        forged({"a": entry(shape=(1,) * 32, end=4), "b": entry(shape=(2**59, 0), start=4, end=4)}, bytes(4))
+    )
+    assert (found["a"].ndim, found["b"].shape) == (32, (2**59, 0))
+    with pytest.raises(InputError, match="impossible shape"):
+        read(forged({"a": entry(shape=(2**61, 0), end=0)}))
+
+
 def test_names_are_data():
     names = ["../../etc/passwd", "\x1b[31m", "a\nb", ""]
     found, _ = read(written({name: np.zeros(1) for name in names}))

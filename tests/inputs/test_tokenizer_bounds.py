@@ -22,12 +22,13 @@ def state() -> dict[str, Any]:
     return json.loads(hf.to_str())
 
 
-def template(single: list[Any], ids: int = 1) -> dict[str, Any]:
+def template(single: list[Any], ids: int = 1, pair: tuple[Any, ...] = ()) -> dict[str, Any]:
     special = {"[X]": {"id": "[X]", "ids": [2] * ids, "tokens": ["[X]"] * ids}}
-    return {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": special}
+    return {"type": "TemplateProcessing", "single": single, "pair": list(pair), "special_tokens": special}
 
 
-TEXT, MARK = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[X]", "type_id": 0}}
+TEXT, OTHER = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+MARK = {"SpecialToken": {"id": "[X]", "type_id": 0}}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,7 @@ TEXT, MARK = {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[
     [
         (template([MARK] * 1001 + [TEXT]), "adds 1,001 special tokens"),
         (template([MARK, TEXT], ids=5000), "adds 5,000 special tokens"),
+        (template([TEXT], pair=(TEXT, *[MARK] * 1001, OTHER)), "adds 1,001 special tokens"),
         (template([TEXT, MARK, TEXT]), "repeats the text"),
         ({"type": "Sequence", "processors": [template([TEXT, TEXT])]}, "repeats the text"),
     ],
@@ -46,7 +48,13 @@ def test_a_template_that_fills_the_memory(processor: dict[str, Any], says: str, 
 
 
 def test_the_templates_of_real_tokenizers(tmp_path: Path) -> None:
-    for processor in (None, template([MARK, TEXT, MARK]), {"type": "Sequence", "processors": [template([MARK, TEXT])]}):
+    for processor in (
+        None,
+        template([MARK, TEXT, MARK]),
+        template([MARK, TEXT], pair=(MARK, TEXT, OTHER)),
+        template([MARK] * 1000 + [TEXT]),
+        {"type": "Sequence", "processors": [template([MARK, TEXT])]},
+    ):
         (tmp_path / "tokenizer.json").write_text(json.dumps(state() | {"post_processor": processor}))
         assert [token.id for token in read_tokenizer(tmp_path).encode("b") if not token.special] == [1]
 

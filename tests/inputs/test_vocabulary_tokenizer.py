@@ -276,6 +276,8 @@ def test_the_byte_alphabet():
     assert (found["Ġ"], found["Ċ"], found["a"]) == (0x20, 0x0A, 0x61)
     assert bytes_of_piece("Ġcaf") == b" caf"
     assert bytes_of_piece("我") is None
+    assert bytes_of_piece("a我") is None
+    assert bytes_of_piece("") == b""
     assert shown_bytes(b" caf\xc3\xa9") == "café"
     assert shown_bytes(b" ") == " "
     assert shown_bytes(b"\xf0\x9f") == "<0xF0><0x9F>"

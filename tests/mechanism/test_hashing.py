@@ -60,7 +60,7 @@ def test_near_vectors_share_buckets_more_often_than_opposite_ones():
     assert not (own == buckets_of(backend, -x, rotations)).any()
 
 
-def test_directions_are_standard_normal_and_bounded():
+def test_directions_are_standard_normal_and_bounded(monkeypatch):
     found = directions(0, 8, 64, 2, 8)
     assert found.shape == (8, 64, 2, 4)
     assert found.dtype == np.float32
@@ -68,3 +68,7 @@ def test_directions_are_standard_normal_and_bounded():
     assert abs(found.std() - 1) < 0.05
     with pytest.raises(LimitError, match="1,000,000,000 buckets"):
         directions(0, 1, 64, 1, 10**9)
+    monkeypatch.setattr("attncli.mechanism.hashing.MOST", 7 * 5 * 3 * 2)
+    assert directions(0, 7, 5, 3, 4).size == directions(0, 7, 5, 3, 5).size == 7 * 5 * 3 * 2
+    with pytest.raises(LimitError):
+        directions(0, 7, 5, 3, 6)
