@@ -123,6 +123,6 @@ class OutputOptions:
 
 TableOutput = Annotated[
     OutputOptions,
-    only("json", "ndjson", "plain", "csv", "output", "color", "ascii", "lang", "quiet", "verbose", "debug"),
+    only("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug"),
 ]
-"""The output options of a command whose screen is one table, always shown whole."""
+"""The output options of a command whose screen is one table, shown whole, or its answer alone."""

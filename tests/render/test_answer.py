@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+from asking import ask
 from render import documents
 from render.shown import loose
 
@@ -149,3 +151,38 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     assert "Over 2 tokens full attention compares 4 pairs in every head." in cost
     assert "window:1 takes 25.0 % of its multiply-adds." in cost
     assert "takes" not in cost_answer(loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE).plain
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("softmax", "2", "1", "0"), "The largest score, 2, gets 67 % of the weight, 2.72 times what the next one gets."),
+        (("softmax", "3", "3"), "All scores are equal, and so are their weights: 0.5000 each."),
+        (("softmax", "900", "1"), "The largest score, 900, gets 100 % of the weight."),
+        (("softmax", "5"), "A score alone gets all of the weight."),
+        (("scaling", "--d-k", "1"), "For so small a d_k the difference is slight: scaling matters more the larger d_k is."),
+        (("order", "a b c", "--position", "sinusoidal"), "The order is seen: the output of "),
+        (("order", "a b c", "--position", "none"), "Without a position encoding or a mask, permuting "),
+        (("metric", "self"), "self is 0.5625 for this head, and 0.5208 for one whose rows are spread evenly "),
+        (("metric", "punctuation"), "A high value means: attention rests on punctuation."),
+    ],
+)  # fmt: skip
+def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(asked: tuple[str, ...], told: str) -> None:
+    whole, brief = (ask("explain", *asked, *more, width=200).out for more in ((), ("--brief",)))
+    assert brief.startswith(told)
+    assert whole.endswith("\n" + brief) and brief.count("\n") <= 2 < whole.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("a cat sat",), "Each of the 3 words is one token.\n"),
+        (("cat",), "The word is one token.\n"),
+        (("a, b", "--tokenizer", "whitespace"), "2 tokens.\n"),
+        (("a\u00e9 b", "--tokenizer", "byte"), '1 of 2 words is cut into pieces: "a\u00e9" makes 3 tokens.\n'),
+        (("ab cde", "--tokenizer", "char"), '2 of 2 words are cut into pieces, "cde" into the most: 3 tokens.\n'),
+    ],
+)
+def test_tokens_say_which_words_are_cut(asked: tuple[str, ...], told: str) -> None:
+    assert ask("tokens", *asked, "--brief").out == told
+    assert ask("tokens", *asked).out.endswith("\n\n" + told)

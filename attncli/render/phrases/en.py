@@ -1,11 +1,12 @@
 """The explanations in English."""
 
-from attncli.render.phrases import effects, explore, layer_topics, scan
+from attncli.render.phrases import answers, effects, explore, layer_topics, scan
 
 PHRASES = {
     "guide.title": "the guide",
     "guide.how": "attn guide PAGE shows a page; --markdown prints it as it is written.",
     **scan.ENGLISH,
+    **answers.ENGLISH,
     **effects.ENGLISH,
     **explore.ENGLISH,
     **layer_topics.ENGLISH,
@@ -72,6 +73,10 @@ PHRASES = {
         "The maximum, {0}, may be subtracted from every score: numerator and sum shrink by the same factor exp({0}), and nothing overflows."
     ),
     "numbers.overflow": "exp of {0} is too large for any float: only the subtracted form can be computed.",
+    "numbers.answer": "The largest score, {0}, gets {1} of the weight.",
+    "numbers.answer.times": "The largest score, {0}, gets {1} of the weight, {2} times what the next one gets.",
+    "numbers.alone": "A score alone gets all of the weight.",
+    "numbers.even": "All scores are equal, and so are their weights: {0} each.",
     "numbers.facts": "largest weight {0} · entropy {1} nats of at most {2} · gradient norm {3}",
     # a worked entry, and what follows the heads
     "worked.title": "the first entry of q for {0}, worked out",
@@ -87,48 +92,6 @@ PHRASES = {
     "after.norm": "norm(x + O)",
     # the answer
     "quoted": '"{0}"',
-    "answer.tint.row": "tint: the weight that the word gets",
-    "answer.tint": "tint: words that get more than an even share of all weights",
-    "answer.tint.links": "tint: the strongest weight that a word gets in any head",
-    "answer.looks.one": "{0} looks most at {1}: {2} of its weight.",
-    "answer.looks.one.two": "{0} looks most at {1} ({2} of its weight), then at {3} ({4}).",
-    "answer.looks.heads": "{0} looks most at {1} ({2}, layer {3} head {4}).",
-    "answer.looks.heads.two": "{0} looks most at {1} ({2}, layer {3} head {4}), and at {5} ({6}, layer {7} head {8}).",
-    "answer.rests": "Over all heads the largest share of its weight rests on {0} ({1}).",
-    "answer.link.one": "The strongest link: {0} looks at {1} with {2} of its weight.",
-    "answer.link.heads": "The strongest link: {0} looks at {1} with {2} of its weight, in layer {3} head {4}.",
-    "answer.even": "{0} spreads its weight almost evenly: no word gets more than {1}, and an even share is {2}.",
-    "answer.blind": "{0} can see no word: its weights and its output are 0.",
-    "answer.seeded": "The weights are seeded ({0}), not learned: the arithmetic is real, the pattern means nothing.",
-    "answer.random": "The weights are drawn at random (seed {0}), not learned: the arithmetic is real, the pattern means nothing.",
-    "answer.heads.rests": "{0} of {1} heads rest on {2} with more than half of their weight.",
-    "answer.heads.rests.one": "{0} of {1} heads rests on {2} with more than half of its weight.",
-    "answer.heads.previous": "Layer {0} head {1} looks at the previous word ({2}).",
-    "answer.heads.next": "Layer {0} head {1} looks at the next word ({2}).",
-    "answer.heads.self": "Layer {0} head {1} looks at the word itself ({2}).",
-    "answer.tensors": "The strongest link: query {0} looks at key {1} with {2} of its weight.",
-    "answer.tensors.heads": "The strongest link: query {0} looks at key {1} with {2} of its weight, in head {3}.",
-    "answer.compare.same": "The weights of A and B are the same (no difference above 1e-06).",
-    "answer.compare.more": "B differs from A most where {0} looks at {1}: {2} more weight in B (layer {3} head {4}).",
-    "answer.compare.less": "B differs from A most where {0} looks at {1}: {2} less weight in B (layer {3} head {4}).",
-    "answer.compare.kept": "Of the weight in A, {0} rests on keys that B sees too.",
-    "answer.model": "{0} has {1} layers of {3} heads, and {2} parameters.",
-    "answer.model.various": "{0} has {1} layers, whose numbers of heads differ, and {2} parameters.",
-    "answer.model.takes": "A text of {0} tokens takes about {1} s, and {2} of memory besides the program.",
-    "answer.model.takes.one": "A text of {0} token takes about {1} s, and {2} of memory besides the program.",
-    "answer.generate": "The {0} new words have {1} of their weight on the prompt, on average over the heads.",
-    "answer.generate.one": "The {0} new word has {1} of its weight on the prompt, on average over the heads.",
-    "answer.generate.none": "Nothing was added: the text ended at once.",
-    "answer.hint": "Does it matter?  attn ablate … --query {0}",
-    "answer.mask": "{0} shows {1} of {2} pairs, {3}.",
-    "answer.mask.empty": "{0} queries see nothing: their weights and outputs are 0.",
-    "answer.mask.empty.one": "{0} query sees nothing: its weights and its output are 0.",
-    "answer.cost": "Over {0} tokens full attention compares {1} pairs in every head.",
-    "answer.cost.least": "{0} takes {1} of its multiply-adds.",
-    "answer.find": "{0} gives {1} most in layer {2} head {3}: {4} of its weight.",
-    "answer.find.one": "{0} gives {1} {2} of its weight.",
-    "answer.find.first": "In {0} of {1} heads {2} is what {3} looks at most.",
-    "answer.find.hidden": "{0} cannot see {1}: the mask hides it in every head.",
     # scaling
     "scaling": "why scores are divided by √d_k",
     "scaling.claim": (
@@ -142,8 +105,8 @@ PHRASES = {
     "scaling.softmax.note": "means over {0} queries",
     "scaling.softmax.note.one": "means over {0} query",
     "scaling.uniform": "uniform",
-    "scaling.saturates": (
-        "Unscaled, one weight takes nearly everything and the gradient vanishes; scaled, the softmax stays where it can learn."
+    "scaling.answer": (
+        "Unscaled, the largest weight is {0} on average and the gradient {1}; scaled, {2} and {3}: the softmax stays where it can learn."
     ),
     "scaling.small": "For so small a d_k the difference is slight: scaling matters more the larger d_k is.",
     "theory": "theory",
@@ -158,29 +121,28 @@ PHRASES = {
     "matrix.rows.note": "each query spreads 1 over the keys",
     "matrix.whole": "over the whole matrix",
     "matrix.whole.note": "all queries together share 1",
-    "matrix.said": (
-        "Over the whole matrix the weights of one query sum to between {0} and {1}: a query with small scores gets almost no "
-        "output at all. Attention always uses rows."
-    ),
+    "matrix.said": "Over the whole matrix one query gets {0} of the weight and another {1}; by rows each gets 1. Attention always uses rows.",
     "row.sum": "row sum",
     # order
     "order": "does attention see the order of the tokens?",
     "order.note": "the same tokens in another order; each token's output against its own",
     "order.from": "from",
     "order.to": "to",
-    "order.same": "equal (float rounding)",
+    "order.same": "equal, but for rounding",
     "order.differs": "differs",
     "order.said": "Without a position encoding or a mask, permuting the tokens permutes the outputs and changes nothing else.",
-    "order.alibi": (
-        "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else: another order it does see, "
-        "as its second row shows."
-    ),
+    "order.alibi": "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; another order it does see.",
+    "order.other": "* in another order: {0}",
+    "order.seen": "The order is seen: the output of {0} changes by {1} where the tokens stand in the other order.",
+    "order.unseen": "The order is not seen: the outputs only move with their tokens.",
     "order.position": "position",
     "order.mask": "mask",
     "order.greatest": "max |difference|",
     "order.where": "largest at",
     "order.verdict": "outputs",
     # metrics
+    "metric.answer": "{0} is {1} for this head, and {2} for one whose rows are spread evenly over what they see.",
+    "metric.high": "A high value means: {0}.",
     "metric.formula": "formula",
     "metric.range": "range",
     "metric.unit": "unit",

@@ -205,9 +205,8 @@ SCREENS: dict[str, str] = {
     "{0} relative buckets up to distance {1}": "{0} 个相对距离桶，至距离 {1}", "about {0} besides the program": "除程序外约 {0}", "roughly {0} s": "约 {0} 秒",
     "{0} multiply-adds": "{0} 次乘加", "a text of {0} through {1}": "{0} 的文本经过 {1}", "{0} experts {1} wide, {2} for each token": "{0} 个专家，宽 {1}，每个词元用 {2} 个",
     "{0}, tokenizer {1}": "{0}，分词器 {1}", "one number": "一个数", "output projection": "输出投影", "not an attention that attn knows": "不是 attn 认识的注意力",
-    "attn on {0}": "attn，{0}", "equal within the limits": "在限度内相等", "NOT equal within the limits": "超出限度，不相等",
-    "some numbers are too large for it.": "有些数对它来说太大。", "unboundedly many": "无限多", "largest |difference| from transformers, float64": "与 transformers 的最大 |差|，float64",
-    "transformers, eager": "transformers，eager", "float64: at most {0} relative, allowed {1}.": "float64：相对至多 {0}，允许 {1}。",
+    "attn on {0}": "attn，{0}",
+    "transformers, eager": "transformers，eager",
     "the likeliest token each time": "每次取最可能的词元", "drawn at temperature {0}, seed {1}": "按温度 {0} 抽取，种子 {1}",
     "share of attention on the prompt, mean over the heads kept": "注意力落在提示上的份额，对保留的头取平均",
     "lookback of each head, mean over the new tokens; rows: layers, columns: heads": "每个头的回看，对新词元取平均；行：层，列：头",
@@ -277,6 +276,5 @@ SCREENS: dict[str, str] = {
     "each row to mean 0 and variance 1": "每行化为均值 0、方差 1",
     "; --full shows all": "；--full 显示全部",
     "captured tensors ": "捕获的张量 ",
-    "{0} from float64 (root mean square), {1} times transformers' own {2}": "与 float64 相差 {0}（均方根），是 transformers 自身误差 {2} 的 {1} 倍",
     "{0}, by token {1}": "{0}，按词元{1}",
 }  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from attncli.inputs.word_breaks import words
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.numbers import size_words
@@ -21,11 +23,16 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.generate import GenerateDocument
     from attncli.analysis.documents.mask import MaskDocument
     from attncli.analysis.documents.model import ModelDocument
+    from attncli.analysis.documents.models import ModelsDocument
     from attncli.analysis.documents.parts import TokenRow
     from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.documents.tensors import TensorsDocument
+    from attncli.analysis.documents.tokens import TokensDocument
+    from attncli.analysis.documents.weights import WeightsDocument
 
 
+NAMED = 5
+"""Aliases that are named in a sentence."""
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
@@ -134,6 +141,49 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
         found = document.estimate
         took = (f"{found.seconds:.1f}", size_words(found.peak_memory))
         told.append(say(view, "answer.model.takes", found.tokens, *took))
+    return _said(told, view)
+
+
+def tokens_answer(document: TokensDocument, view: View) -> Lines:
+    """The answer of an `attn.tokens/1` document: whether words are cut, which one most, and what was added.
+
+    A word is what the tokenizer `word` makes a token. Of a text whose tokens do not tell their places: how many.
+    """
+    spans = [(token.start, token.end) for token in document.tokens if not token.special]
+    added = len(document.tokens) - len(spans)
+    placed = [(start, end) for start, end in spans if start is not None and end is not None]
+    found = list(words(document.text))
+    starts, ends = [start for start, _ in placed], [end for _, end in placed]
+    # the tokens of a text stand in its order
+    pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in found]
+    if len(placed) < len(spans) or not found or starts != sorted(starts) or ends != sorted(ends):
+        told = [say(view, "answer.tokens", len(document.tokens))]
+    elif max(pieces) > 1:
+        most = max(range(len(found)), key=lambda at: pieces[at])
+        word = say(view, "quoted", label(document.text[slice(*found[most])], ascii=view.ascii))
+        cut = sum(count > 1 for count in pieces)
+        told = [say(view, "answer.tokens.cut", cut, len(found), word, pieces[most])]
+    elif len(spans) == len(found):
+        told = [say(view, "answer.tokens.whole", len(found))]
+    else:
+        told = [say(view, "answer.tokens", len(document.tokens))]
+    return _said([*told, *([say(view, "answer.tokens.added", added)] if added else [])], view)
+
+
+def weights_answer(document: WeightsDocument, view: View) -> Lines:
+    """The answer of an `attn.weights/1` document: what attention the file is read as."""
+    sizes = document.sizes
+    if sizes is not None:
+        return _said([say(view, "answer.weights", sizes.heads, sizes.d_model)], view)
+    return _said([say(view, "answer.weights.none" if document.layout is None else "answer.weights.stages")], view)
+
+
+def models_answer(document: ModelsDocument, view: View) -> Lines:
+    """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
+    here = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
+    told = [say(view, "answer.models", len(document.families))]
+    named = say(view, "answer.models.and").join(here[:NAMED])
+    told.append(say(view, "answer.models.here", len(here), len(document.aliases), named) if here else "")
     return _said(told, view)
 
 

@@ -12,11 +12,16 @@ from attncli.render.matrix import matrix
 from attncli.render.numbers import fixed
 from attncli.render.phrases import say
 from attncli.render.screens.header import fact
+from attncli.render.screens.topic_answers import metric_answer
 from attncli.render.tables import table
 from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.explain import MetricTopic
+
+
+TOKENS = "abcdefgh"
+"""How the example's tokens are called."""
 
 
 def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
@@ -26,7 +31,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
         fact(say(view, f"metric.{name}"), [getattr(document, name)], view) for name in fields if getattr(document, name)
     ]
     example = document.example
-    texts = [str(at) for at in range(len(example.weights))]
+    texts = list(TOKENS[: len(example.weights)])
     seen = [
         [weight if key <= query else None for key, weight in enumerate(row)]
         for query, row in enumerate(example.weights)
@@ -38,7 +43,13 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     ]
     body = table(["", document.name], values, view, align=["left", "right"])
     left = say(view, "metric.left", example.rows, len(texts))
-    return (heading(document.name, document.says, view), stack(parts), drawn, stack((body, remark(left, view))))
+    return (
+        heading(document.name, document.says, view),
+        stack(parts),
+        drawn,
+        stack((body, remark(left, view))),
+        metric_answer(document, view),
+    )
 
 
 def _value(value: float | None, view: View) -> str:

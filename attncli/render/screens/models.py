@@ -10,6 +10,7 @@ from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.numbers import size_words
 from attncli.render.prose import folded
 from attncli.render.safe import safe
+from attncli.render.screens.conclusion import models_answer
 from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -19,6 +20,9 @@ TOKENIZER = "tokenizer.json"
 
 def models_screen(document: ModelsDocument, view: View) -> Lines:
     """Families, aliases with where they are, and the cache."""
+    answer = models_answer(document, view)
+    if view.brief:
+        return finished(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
     rows = [[alias.name, alias.family, "-" if alias.here is None else "yes", alias.hub] for alias in document.aliases]
     note = "here: installed, or in the hub's cache; the others are fetched"
@@ -35,9 +39,8 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
         title=title,
     )
     where = stack(remark(part, view) for part in folded(safe(document.cache, ascii=view.ascii), view.width))
-    return finished(
-        spaced((families, aliases, stack((cached, where)) if held else stack((heading(title, "", view), where)))), view
-    )
+    hub = stack((cached, where)) if held else stack((heading(title, "", view), where))
+    return finished(spaced((families, aliases, hub, answer)), view)
 
 
 def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:

@@ -19,6 +19,8 @@ FALSE_RATE = 0.05
 
 def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
     """The whole screen: the largest effects, and how many are news."""
+    if view.brief:
+        return clipped(_answer(document, view), view.width, ascii=view.ascii)
     shown = document.differences if view.full else document.differences[: view.top]
     rows = [
         [
@@ -63,8 +65,10 @@ def scan_compare_rows(document: ScanCompareDocument) -> Iterator[Sequence[object
 def _answer(document: ScanCompareDocument, view: View) -> Lines:
     news = sum(one.q is not None and one.q < FALSE_RATE for one in document.differences)
     said = [say(view, "scan.compare.answer", news, len(document.differences))]
-    if document.differences:
-        first = document.differences[0]
+    first = document.differences[0] if document.differences else None
+    if first is not None and not any(one.difference or one.cliffs_delta for one in document.differences):
+        return remark(say(view, "scan.compare.same"), view, style="")
+    if first is not None:
         said.append(
             say(
                 view,

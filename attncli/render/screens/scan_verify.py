@@ -15,6 +15,9 @@ from attncli.render.view import View
 
 def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     """The whole screen, its verdict last."""
+    verdict = remark(say(view, "scan.verify.passed" if document.passed else "scan.verify.failed"), view, style="")
+    if view.brief:
+        return clipped(verdict, view.width, ascii=view.ascii)
     rows = [
         [str(one.shard), say(view, "scan.same" if one.same_bits else "scan.different"), f"{one.difference:.1e}"]
         for one in document.shards
@@ -22,8 +25,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
     names = [say(view, f"scan.column.{name}") for name in ("shard", "bits", "difference")]
     body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "scan.verify.title"))
     told = [remark(safe(said), view) for said in document.warnings]
-    verdict = say(view, "scan.verify.passed" if document.passed else "scan.verify.failed")
-    return clipped(spaced((body, *told, remark(verdict, view, style=""))), view.width, ascii=view.ascii)
+    return clipped(spaced((body, *told, verdict)), view.width, ascii=view.ascii)
 
 
 def scan_verify_rows(document: ScanVerifyDocument) -> Iterator[Sequence[object]]:

@@ -8,6 +8,7 @@ from attncli.analysis.documents.tokens import TokenBytes, TokensDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.safe import label, safe
+from attncli.render.screens.conclusion import tokens_answer
 from attncli.render.screens.header import counted, title
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -17,6 +18,8 @@ COLUMNS = ("index", "token", "id", "span", "bytes")
 
 def tokens_screen(document: TokensDocument, view: View) -> Lines:
     """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
+    if view.brief:
+        return finished(tokens_answer(document, view), view)
     text = title(document, view)
     rows = [
         [
@@ -31,7 +34,7 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
     count = f"{counted(len(rows), 'token')}, tokenizer {safe(document.tokenizer, ascii=view.ascii)}"
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
     notes = stack(remark("! " + said, view, style="yellow") for said in document.warnings)
-    return finished(spaced((line((text, "bold")), body, notes)), view)
+    return finished(spaced((line((text, "bold")), body, notes, tokens_answer(document, view))), view)
 
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:

@@ -20,6 +20,7 @@ from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say
 from attncli.render.safe import cut, label
 from attncli.render.screens.header import fact, header
+from attncli.render.screens.topic_answers import matrix_answer, order_answer, scaling_answer, softmax_answer
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
@@ -83,7 +84,7 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         "numbers.facts",
         *(fixed(value, view.precision) for value in (max(weights), document.entropy, most, document.gradient)),
     )
-    return (stack((body, remark(shift, view), remark(facts, view))),)
+    return (stack((body, remark(shift, view), remark(facts, view))), softmax_answer(document, view))
 
 
 def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
@@ -121,10 +122,8 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         note=note,
         bars=2,
     )
-    peaked = document.softmax[0].gradient < document.softmax[1].gradient
-    said = say(view, "scaling.saturates" if peaked else "scaling.small")
     claim = stack((heading(say(view, "scaling"), "", view), remark(say(view, "scaling.claim", d_k), view, style="")))
-    return (claim, variance, stack((softmax, remark(said, view))))
+    return (claim, variance, softmax, scaling_answer(document, view))
 
 
 def _scaled(name: str, document: ScalingTopic, view: View, what: str) -> str:
@@ -159,12 +158,12 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     ledgered = ledger(
         ["", say(view, "matrix.rows"), say(view, "matrix.whole")], cells, total, view, title=say(view, "row.sum")
     )
-    said = remark(say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision)), view)
     return (
         header(document, view),
         stack((heading(say(view, "matrix"), "", view), rows)),
         whole,
-        stack((ledgered, said)),
+        ledgered,
+        matrix_answer(document, view),
     )
 
 
@@ -177,20 +176,11 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
         for name, words in (("order.from", texts), ("order.to", after))
     ]
-    several = any(row.order != document.order for row in document.rows)
-    columns = [
-        say(view, f"order.{name}")
-        for name in ("position", "mask", *(["to"] if several else []), "greatest", "where", "verdict")
-    ]
+    columns = [say(view, f"order.{name}") for name in ("position", "mask", "greatest", "where", "verdict")]
     rows = [
         [
-            row.position,
+            row.position + ("" if row.order == document.order else " *"),
             row.mask,
-            *(
-                [cut(label(gap.join(texts[at] for at in row.order), ascii=view.ascii), 16, ascii=view.ascii)]
-                if several
-                else []
-            ),
             f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
             f"{row.token} {cut(label(texts[row.token], ascii=view.ascii), 12, ascii=view.ascii)}",
             say(view, "order.same" if row.equal else "order.differs"),
@@ -201,14 +191,16 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         columns,
         rows,
         view,
-        align=["left", "left", *(["left"] if several else []), "right"],
+        align=["left", "left", "right"],
         title=say(view, "order"),
         note=say(view, "order.note"),
     )
-    equal = {(row.position, row.mask) for row in document.rows if row.equal}
-    told = [say(view, "order.said")] if ("none", "none") in equal else []
-    told += [say(view, "order.alibi")] if several else []
-    return (header(document, view), stack(lines), stack((body, *(remark(said, view) for said in told))))
+    others = dict.fromkeys(tuple(row.order) for row in document.rows if row.order != document.order)
+    marked = [
+        remark(say(view, "order.other", label(gap.join(texts[at] for at in order), ascii=view.ascii)), view)
+        for order in others
+    ]
+    return (header(document, view), stack(lines), stack((body, *marked)), order_answer(document, view))
 
 
 def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:

@@ -9,12 +9,13 @@ from attncli.analysis.documents.verify import Float32Distance, LayerDifference, 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
+from attncli.render.phrases import say
 from attncli.render.safe import cut, safe
 from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
 from attncli.render.view import View
 
-COLUMNS = ("side", "layer", "weights", "worst head", "cross", "vectors", "relative")
+COLUMNS = ("side", "layer", "weights", "head", "cross", "vectors", "relative")
 
 
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
@@ -31,18 +32,16 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
             fact("text", [safe(document.text, ascii=view.ascii)], view),
         )
     )
-    rows = [[layer.side, str(layer.layer), *_numbers(layer)] for layer in document.layers]
+    rows = [[say(view, f"verify.side.{layer.side}"), str(layer.layer), *_numbers(layer)] for layer in document.layers]
     align = ["left", *["right"] * (len(COLUMNS) - 1)]
-    body = table(list(COLUMNS), rows, view, align=align, title="largest |difference| from transformers, float64")
-    verdict = "equal within the limits" if document.passed else "NOT equal within the limits"
-    told = [
-        f"float64: at most {wide.worst:.1e} relative, allowed {wide.limit:.0e}.",
-        f"float32: {_single(single)}",
-    ]
+    names = [say(view, f"verify.column.{name}") for name in COLUMNS]
+    body = table(names, rows, view, align=align, title=say(view, "verify.title"))
+    verdict = say(view, "verify.equal" if document.passed else "verify.unequal")
+    told = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
     end = stack(
         (line((verdict, "bold green" if document.passed else "bold red")), *(remark(said, view) for said in told))
     )
-    return finished(spaced((top, body, end)), view)
+    return finished(end if view.brief else spaced((top, body, end)), view)
 
 
 def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
@@ -54,14 +53,14 @@ def verify_rows(document: VerifyDocument) -> Iterator[Sequence[object]]:
                 yield (layer.side, layer.layer, kind, head, difference, layer.hidden, layer.relative)
 
 
-def _single(found: Float32Distance) -> str:
+def _single(found: Float32Distance, view: View) -> str:
     """What float32 gave; a distance is null, or no number, where numbers left its range."""
     ours, theirs, ratio = (getattr(found, name) for name in ("ours", "theirs", "ratio"))
     if any(one is None or not isfinite(one) for one in (ours, theirs)):
-        return "some numbers are too large for it."
-    times = "unboundedly many" if ratio is None or not isfinite(ratio) else brief(round(ratio, 3))
-    said = f"{ours:.1e} from float64 (root mean square), {times} times transformers' own {theirs:.1e}"
-    return f"{said}, allowed {brief(found.limit)} times."
+        return say(view, "verify.float32.large")
+    unbounded = ratio is None or not isfinite(ratio)
+    times = say(view, "verify.float32.unbounded") if unbounded else brief(round(ratio, 3))
+    return say(view, "verify.float32", f"{ours:.1e}", times, f"{theirs:.1e}", brief(found.limit))
 
 
 def _numbers(layer: LayerDifference) -> list[str]:

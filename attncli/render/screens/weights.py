@@ -9,6 +9,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
+from attncli.render.screens.conclusion import weights_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -25,6 +26,8 @@ COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
 
 def weights_screen(document: WeightsDocument, view: View) -> Lines:
     """Layout, sizes and digest, then one row per tensor with its role and statistics."""
+    if view.brief:
+        return finished(weights_answer(document, view), view)
     title = cut(safe(document.file, ascii=view.ascii), view.width, ascii=view.ascii)
     top = stack(
         (
@@ -44,7 +47,7 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     body = table(list(COLUMNS), rows, view, align=align, title=counted(len(every), "tensor"), faint=(1, 2))
     if len(shown) < len(every):
         body = stack((body, remark(f"{len(every) - len(shown):,} more (--plain, --json)", view)))
-    return finished(spaced((top, body)), view)
+    return finished(spaced((top, body, weights_answer(document, view))), view)
 
 
 def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:

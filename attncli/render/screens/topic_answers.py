@@ -1,0 +1,85 @@
+"""The last lines of the topics of `attn explain`: what their numbers say, in words. Each sentence has its rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attncli.render.headings import own, remark
+from attncli.render.lines import Lines, stack
+from attncli.render.numbers import brief, fixed
+from attncli.render.phrases import say
+from attncli.render.safe import label
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import (
+        MatrixSoftmaxTopic,
+        MetricTopic,
+        OrderTopic,
+        ScalingTopic,
+        SoftmaxTopic,
+    )
+
+SAME = 1e-12
+"""Weights that differ by no more are called equal."""
+TIMES = 1e6
+"""How many times the next weight the largest is at most said to be."""
+
+
+def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
+    """What the largest score gets, and how many times the next one's weight that is."""
+    first, *others = sorted(document.weights, reverse=True)
+    if not others:
+        return _said([say(view, "numbers.alone")], view)
+    if first - others[-1] <= SAME:
+        return _said([say(view, "numbers.even", fixed(first, view.precision))], view)
+    highest, share = brief(document.highest), f"{first:.0%}".replace("%", " %")
+    if others[0] * TIMES <= first:
+        return _said([say(view, "numbers.answer", highest, share)], view)
+    return _said([say(view, "numbers.answer.times", highest, share, f"{first / others[0]:.3g}")], view)
+
+
+def scaling_answer(document: ScalingTopic, view: View) -> Lines:
+    """The largest weight and the gradient with and without scaling, where scaling brings the gradient back."""
+    plain, scaled = document.softmax[:2]
+    if plain.gradient >= scaled.gradient:
+        return _said([say(view, "scaling.small")], view)
+    told = [fixed(value, 2) for value in (plain.largest, plain.gradient, scaled.largest, scaled.gradient)]
+    return _said([say(view, "scaling.answer", *told)], view)
+
+
+def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
+    """What one query's weights sum to where the softmax runs over all of them."""
+    sums = [float(value) for value in document.row_sums]
+    return _said([say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision))], view)
+
+
+def order_answer(document: OrderTopic, view: View) -> Lines:
+    """Whether the order is seen: what holds of every way of telling places, or of the one that ran."""
+    equal = {(row.position, row.mask) for row in document.rows if row.equal}
+    told = [say(view, "order.said")] if ("none", "none") in equal else []
+    told += (
+        [say(view, "order.alibi")]
+        if any(row.order != document.order and not row.equal for row in document.rows)
+        else []
+    )
+    if not told:
+        most = max(document.rows, key=lambda row: row.max_difference)
+        word = say(view, "quoted", label(document.tokens[most.token].text, ascii=view.ascii))
+        seen = not all(row.equal for row in document.rows)
+        told.append(say(view, "order.seen", word, f"{most.max_difference:.3g}") if seen else say(view, "order.unseen"))
+    return _said(told, view)
+
+
+def metric_answer(document: MetricTopic, view: View) -> Lines:
+    """The example's value beside that of even attention, and what a high value means."""
+    example = document.example
+    told = []
+    if example.value is not None and example.uniform is not None:
+        values = (fixed(example.value, view.precision), fixed(example.uniform, view.precision))
+        told.append(say(view, "metric.answer", document.name, *values))
+    return _said([*told, say(view, "metric.high", own(document.says, view))], view)
+
+
+def _said(told: list[str], view: View) -> Lines:
+    return stack(remark(one, view, style="") for one in told)
