@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import oracles
 import pytest
 from asking import ask
 from telling import telling
@@ -70,6 +71,18 @@ def test_draws_depend_on_the_seed_alone(folder: Path) -> None:
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 2.0, 1e-4])
+def test_probabilities_are_those_of_the_logits(temperature: float, folder: Path) -> None:
+    model = attncli.load(folder, dtype="float64")
+    prompt = model.tokenizer.ids_to_tokens(IDS)
+    document = generated_document(model, "", prompt, Continuing(1, temperature=temperature))
+    *_, last = model.trace(prompt, keep=())
+    scaled = [float(logit) / (temperature or 1.0) for logit in model.logits(last.after[-1:])[0]]
+    shares = oracles.softmax(scaled, [True] * len(scaled))
+    (step,), (token,) = document["steps"], document["generated"]
+    assert step["probability"] == pytest.approx(shares[token["id"]], rel=1e-9)
 
 
 def test_a_draw_past_what_rounding_left_of_the_shares_takes_the_last_token(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from small_gpt2 import small_gpt2
 from telling import told
 
 import attncli
@@ -28,15 +31,15 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
     monkeypatch.setattr(long_run, "SIDE", 4)  # of 11 tokens
     model = made(mask)
     tokens = model.encode(TEXT)
-    wanted = Wanted(top=9, query=7, heads=heads, all_links=True)
+    wanted = Wanted(top=9, query=5, heads=heads, all_links=True)
     shares: list[float] = []
-    parts = run_document(model, TEXT, tokens, wanted, rows=3, progress=shares.append)
+    parts = run_document(model, TEXT, tokens, wanted, rows=1, progress=shares.append)
     whole = run_document(model, TEXT, tokens, wanted)
-    assert len(shares) > 3
+    assert len(shares) > 10  # blocks of five rows of one head
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert [told(link) for link in parts.links] == [pytest.approx(told(link)) for link in whole.links]
-    assert {link.query for link in parts.links} == {7}
+    assert {link.query for link in parts.links} == {5}
     assert len(parts.layers[0].heads) == len(whole.layers[0].heads) == (5 if heads is EVERY else 2)
     for head, same in zip(parts.layers[0].heads, whole.layers[0].heads, strict=True):
         np.testing.assert_allclose(head.weights, same.weights, atol=1e-7)
@@ -48,3 +51,13 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
         assert place.pool == 3
         cells = np.pad(head.weights, (0, 1)).reshape(4, 3, 4, 3).max((1, 3))
         np.testing.assert_allclose(place.weights, cells, atol=1e-7)
+
+
+def test_layers_are_told_one_after_another(tmp_path: Path) -> None:
+    model = attncli.load(small_gpt2(tmp_path))
+    shares: list[float] = []
+    wanted = Wanted(matrices=False)
+    run_document(model, "a b c", model.encode("a b c"), wanted, rows=1, progress=shares.append)
+    assert shares == sorted(shares)
+    assert 0.5 in shares  # one of two layers
+    assert shares[-1] == 1.0

@@ -43,7 +43,8 @@ def test_links_of_one_query_and_those_that_say_something(query: int | None, ever
     weights = np.random.default_rng(5).random((HEADS, 5, 5))
     tokens = [Token(index, str(index), None, None, None) for index in range(5)]
     links = Links(tokens, top=99, query=query, everything=everything)
-    links.add(4, [0, 2], weights[[0, 2]])
+    links.add(4, [0], weights[:1])
+    links.add(4, [2], weights[2:])
     found = {(link.head, link.query, link.key): link.weight for link in links.found()}
     assert found == {
         (head, q, k): weights[head, q, k]
@@ -54,3 +55,6 @@ def test_links_of_one_query_and_those_that_say_something(query: int | None, ever
     }
     assert all(link.layer == 4 for link in links.found())
     assert [(strongest.layer, strongest.head) for strongest in links.overview()] == [(4, 0), (4, 2)]
+    empty = Links(tokens, top=9)
+    empty.add(0, [], [])
+    assert (empty.found(), empty.overview()) == ([], [])
