@@ -20,7 +20,7 @@ from attncli.models.model import Model
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 ADDED = {
-    "sinusoidal": "P[i, 2m] = sin(i / 10000^(2m/d)), P[i, 2m+1] = cos(i / 10000^(2m/d))",
+    "sinusoidal": "P[i, 2m] = sin(i / 10000^(2m/d)); P[i, 2m+1] = cos(i / 10000^(2m/d))",
     "learned": "P[i]: one learned vector for each position i",
 }
 """What is added to the input; other tables that checkpoints have are added likewise."""
@@ -77,7 +77,7 @@ def _told(
             angles = np.asarray([token.index for token in tokens], np.float64)[:, None] * per_pair
             return position_name(inside), "queries and keys", "angle of pair m at position i: i · θ^(−2m/d)", angles
         case Alibi():
-            return "alibi", "scores", "S + bias, bias = −slope · |i − j|", bias
+            return "alibi", "scores", "S + bias; bias = −slope · |i − j|", bias
         case RelativeBuckets() | Disentangled():
             return position_name(inside), "scores", "S + bias, learned for each distance j − i", bias
         case FirstBlockAgain():

@@ -15,6 +15,8 @@ from attncli.cli.option import OUTPUT, PANELS
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
+ARGUMENTS = "Arguments"
+"""The group of what is given without a name, which comes first."""
 ALL = "--help-all"
 """Lists also the options that are rarely wanted."""
 
@@ -78,13 +80,13 @@ class GroupedCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters by group, in the order of the help page."""
         found = super().get_params(ctx)
-        for parameter in found:
-            if parameter.name == "help":
-                parameter.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
         if not all(hasattr(one, "place") for one in found):  # told once, in English: a page may speak another language
             for one in found:
+                if one.name == "help":
+                    one.rich_help_panel = OUTPUT  # type: ignore[attr-defined]
                 panel = _panel(one)
-                one.place = PANELS.index(panel) if panel in PANELS else -1  # type: ignore[attr-defined]
+                first = -2 if panel == ARGUMENTS else -1
+                one.place = PANELS.index(panel) if panel in PANELS else first  # type: ignore[attr-defined]
         return sorted(found, key=lambda one: one.place)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -107,7 +109,7 @@ class GroupedCommand(TyperCommand):
 
 def _panel(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return "Arguments"
+        return ARGUMENTS
     return getattr(parameter, "rich_help_panel", None) or "Options"
 
 

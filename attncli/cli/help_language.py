@@ -20,6 +20,7 @@ def speak(command: Any, ctx: Any, formatter: Any) -> None:
     from attncli.render.phrases.translation import translated
 
     command.help = _paragraphs(command.help, lang)
+    command.epilog = _paragraphs(command.epilog, lang)
     for parameter in command.get_params(ctx):
         if getattr(parameter, "help", None):
             parameter.help = option_help(parameter.help, lang)

@@ -64,13 +64,13 @@ def mask(
         ),
     ] = None,
     num_heads: Annotated[
-        int, number("--num-heads", help="Heads that ALiBi's slopes are for. [default: 8]", panel=ATTENTION, most=4096)
+        int, number("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
     ] = HEADS,
     head: Annotated[
         int,
         number(
             "--head",
-            help="The head whose bias is drawn. [default: 0]",
+            help="The head whose bias is drawn.",
             panel=ATTENTION,
             metavar="H",
             least=0,
@@ -80,7 +80,7 @@ def mask(
         int,
         number(
             "--seed",
-            help="Of the random parts of bigbird and lsh. [default: 0]",
+            help="Of the random parts of bigbird and lsh.",
             panel=ATTENTION,
             metavar="INT",
             least=0,

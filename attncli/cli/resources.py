@@ -38,7 +38,8 @@ def effort(models: Sequence[Model], started: float) -> str:
     parts = []
     for model in models:
         drawn = model.identity.source in ("seeded", "random")
-        parts.append(f"{size_words(model.store.bytes_read())} of weights {'drawn' if drawn else 'read'}")
+        size = size_words(model.store.bytes_read())
+        parts.append(f"{size} of weights drawn" if drawn else f"{size} of weights read")
         parts.append(f"{model.backend.name} {model.backend.dtype} on {model.backend.device}")
     peak = peak_memory()
     if peak is not None:

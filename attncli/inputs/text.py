@@ -87,6 +87,11 @@ def parse_ids(ids: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _place(origin: str) -> str:
+    """Where a text came from, for an error; an argument is before the reader's eyes."""
+    return "" if origin == "argument" else origin
+
+
 def _texts_of_file(path: Path, lines: bool, limit: int) -> Iterator[Text]:
     try:
         stream = path.open("rb")
@@ -112,7 +117,7 @@ def _texts_of(stream: BinaryIO, origin: str, lines: bool, limit: int, errors: st
             yield Text(text, f"{origin}:{number}" if lines else origin)
     if not found:
         kind = "every line is blank" if lines else "it holds no text"
-        raise InputError(f"nothing to run on: {kind}", where=origin, expected="a text of at least one word")
+        raise InputError(f"nothing to run on: {kind}", where=_place(origin), expected="a text of at least one word")
 
 
 def _raw_lines(stream: BinaryIO, origin: str, limit: int) -> Iterator[tuple[int, int, bytes]]:
@@ -132,14 +137,14 @@ def _reads(stream: BinaryIO, origin: str, limit: int, *, whole: bool) -> Iterabl
         try:
             part = stream.read(limit + 1 - held) if whole else stream.readline(limit + 1)
         except OSError as error:
-            raise InputError(f"cannot read the text: {error.strerror or error}", where=origin) from error
+            raise InputError(f"cannot read the text: {error.strerror or error}", where=_place(origin)) from error
         if not part:
             return
         held = held + len(part) if whole else len(part)
         if held > limit:
             raise LimitError(
                 f"this text is longer than {limit:,} bytes",
-                where=origin,
+                where=_place(origin),
                 expected="a shorter text, or --lines to take it by lines",
             )
         yield part
@@ -149,7 +154,10 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
     if offset == 0:
         if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(
-                "this text is UTF-16", where=origin, expected="UTF-8", hint="iconv -f UTF-16 -t UTF-8 FILE | attn run"
+                "this text is UTF-16",
+                where=_place(origin),
+                expected="UTF-8",
+                hint="iconv -f UTF-16 -t UTF-8 FILE | attn run",
             )
         raw_text = raw.removeprefix(codecs.BOM_UTF8)
         offset = len(raw) - len(raw_text)
@@ -161,7 +169,7 @@ def _decode(raw: bytes, origin: str, offset: int, line: int, errors: str) -> str
         at = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start}, line {row}"
         raise InputError(
             f"this text is not UTF-8: {at}",
-            where=origin,
+            where=_place(origin),
             expected="UTF-8 text",
             hint="iconv -f LATIN1 -t UTF-8 FILE | attn run",
         ) from error

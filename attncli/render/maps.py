@@ -109,7 +109,9 @@ def _room(found: Sequence[NDArray], maps: Sequence[Map], view: View, side: int) 
     """Width and height for each map and the width of its captions: square cells if all rows of maps then fit `LINES`,
     else finer ones."""
     down, across = (max(values.shape[axis] for values in found) for axis in (0, 1))
-    caption = min(max(cells(text) for each in maps for text in (each.caption, *each.remarks)), SMALL, view.width)
+    caption = min(
+        max(cells(own(text, view)) for each in maps for text in (each.caption, *each.remarks)), SMALL, view.width
+    )
     halves = view.color and not view.ascii
     fine = (across, -(-down // 2)) if halves else (across, down)
     for width, height in ((2 * across, down), fine):

@@ -187,3 +187,27 @@ def test_every_label_of_a_head_has_its_chinese_and_keeps_its_offset() -> None:
     assert label_name("positional -2", "en") == "positional -2"
     shown = ask("heads", "a b c d e f", "--position", "alibi", "--labels", "--lang", "zh", "--seed", "3").out
     assert not any(name in shown for name in LABELS if "-" in name)
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("X = E + P; W_Q[i, 0]", "X = E + P; W_Q[i, 0]"),
+        ("a word in [tokens, d_model]", "a word in [tokens, d_model]"),
+        ("float32, float64", "float32、float64"),
+        ("no tensor is called q or k or v; found a b", "没有名为 q 或 k 或 v 的张量；找到的是 a b"),
+        ("Invalid value for '-n': 'x' is not a valid int", "'-n' 的值无效：'x' 不是整数"),
+        ("layers 0-5", "第 0-5 层"),
+    ],
+)
+def test_lists_are_told_in_chinese_and_formulas_stay(english: str, chinese: str) -> None:
+    assert translated(english, "zh") == chinese
+
+
+def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:
+    for name in ("run", "scan", "mask"):
+        page = ask(name, "--help", "--lang", "zh").out
+        headings = re.findall(r"^(\S+)：$", page, re.MULTILINE)
+        assert len(headings) == len(set(headings))
+        assert headings[0] == "参数"
+        assert "also lists" not in page

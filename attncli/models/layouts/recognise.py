@@ -135,11 +135,11 @@ def _fitting(tensors: Tensors) -> Layout:
     unknown = [name for name in tensors.arrays if name not in nearest.knows]
     faults = [f"lacks {listing(missing)}"] if missing else []
     faults += [f"has the unknown {listing(tensors.spelled[name] for name in unknown)}"] if unknown else []
-    optional = [name for name, role in nearest.may.items() if role]
+    optional, needed = [name for name, role in nearest.may.items() if role], listing(nearest.needs)
     raise InputError(
         f"this file {' and '.join(faults)}; it holds {listing(tensors.spelled.values())}",
         where=tensors.where,
-        expected=f"{listing(nearest.needs)}" + (f", and optionally {listing(optional)}" if optional else ""),
+        expected=f"{needed}, and optionally {listing(optional)}" if optional else needed,
         hint=_similar(unknown, missing or optional) or _part_of_more(tensors, nearest, unknown),
     )
 

@@ -22,4 +22,5 @@ def say(view: View, name: str, *values: object) -> str:
     else:
         from attncli.render.phrases.en import PHRASES
     one = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
-    return PHRASES[f"{name}.one" if one else name].format(*values)
+    said = PHRASES[f"{name}.one" if one else name].format(*values)
+    return said.replace(" “", "“").replace("” ", "”") if "“" in said else said

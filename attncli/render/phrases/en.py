@@ -156,6 +156,7 @@ PHRASES = {
     "metric.left": "{0} of {1} rows used",
     # masks
     "stop": ".",
+    "colon": ": ",
     "mask.title": "visible keys, {0} positions",
     "mask.title.one": "visible keys, {0} position",
     "mask.gallery": "every kind of mask, {0} positions · rows: queries, columns: keys",

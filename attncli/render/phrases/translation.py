@@ -23,6 +23,10 @@ CATALOGUES = (
     ("zh_options", "OPTIONS"), ("zh_help", "HELP"),
 )  # fmt: skip
 """The modules beside this one, and what each calls its sentences."""
+LIST = re.compile(r"[\w.:#–-]+(, [\w.:#–-]+)+")
+"""Names or numbers one after the other."""
+CHOICE = re.compile(r"\S+( or \S+)+")
+"""Names to choose from."""
 DEEPEST = 3
 """How deep phrases of ours may stand in places of others."""
 REMEMBERED = 1024
@@ -65,10 +69,12 @@ def _found(text: str, depth: int = 0) -> str | None:
 
 def _in_place(text: str, depth: int) -> str:
     """What stands in a place: a phrase of ours in the other language, all else as it is."""
-    if depth > DEEPEST or text[:1] in "'\"":
+    if depth > DEEPEST or (text[:1] in "'\"" and text[:1] == text[-1:]):
         return text
-    if re.fullmatch(r"[\d–-]+(, [\d–-]+)+", text):
+    if LIST.fullmatch(text):
         return text.replace(", ", "、")
+    if CHOICE.fullmatch(text):
+        return text.replace(" or ", " 或 ")
     if _speaks(text) or text.strip() in catalogues() or re.match(r"\d[\d,]* [a-z]", text):
         return _found(text, depth) or catalogues().get(text.strip()) or _joined(text, depth) or text
     return text
@@ -79,8 +85,8 @@ def _joined(text: str, depth: int = 0) -> str | None:
         parts = text.split(sign)
         if len(parts) > 1:
             found = [_found(part, depth) or (part if not _speaks(part) else None) for part in parts]
-            if any(part is None for part in found):
-                continue
+            if any(part is None for part in found) or (found == parts and not LIST.fullmatch(text)):
+                continue  # what has no words of ours stays as it is, formulas above all
             between = {"; ": "；", ", ": "、"}.get(sign, sign)
             return between.join(part for part in found if part is not None)
     return None
@@ -120,7 +126,7 @@ def _patterns() -> list[tuple[str, str, str, str]]:
 
 @cache
 def _compiled(english: str) -> re.Pattern[str]:
-    place = r"([\d.,]+)" if COUNTED.fullmatch(english) else "(.+?)"
+    place = r"([\d.,–-]+)" if COUNTED.fullmatch(english) else "(.+?)"
     return re.compile(PLACE.sub(lambda _: place, re.escape(english)), re.DOTALL)
 
 

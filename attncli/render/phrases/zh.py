@@ -145,6 +145,7 @@ PHRASES = {
     "metric.left": "{1} 行中用了 {0} 行",
     # 掩码
     "stop": "。",
+    "colon": "：",
     "mask.title": "可见的键，{0} 个位置",
     "mask.title.one": "可见的键，{0} 个位置",
     "mask.gallery": "各种掩码，{0} 个位置 · 行：查询，列：键",

@@ -68,7 +68,7 @@ ERRORS: dict[str, str] = {
     "cannot read the text file: {0}": "无法读取文本文件：{0}", "a UTF-8 text file": "UTF-8 文本文件", "this text is longer than {0} bytes": "这段文本超过 {0} 字节",
     "a shorter text, or --lines to take it by lines": "更短的文本，或用 --lines 逐行处理", "this text is UTF-16": "这段文本是 UTF-16",
     "this text is not UTF-8: {0}": "这段文本不是 UTF-8：{0}", "cannot read the text: {0}": "无法读取文本：{0}", "no token {0} in the text": "文本中没有词元 {0}",
-    "one of: {0}; or #0 to #{1}": "其中之一：{0}；或 #0 到 #{1}", "the text has no tokens": "文本没有词元", "attn tokens lists them": "attn tokens 可列出",
+    "one of: {0}; or #0 to #{1}": "其中之一：{0}；或 #0 到 #{1}", "the text has no tokens": "文本没有词元", "attn tokens lists them": "attn tokens 列出全部词元",
     "there is no token #{0}": "没有词元 #{0}", "#0 to #{0}: the text has {1} tokens": "#0 到 #{0}：文本有 {1} 个词元",
     "there is no {0} number {1}": "没有第 {1} 个 {0}", "{0}:1: it occurs once": "{0}:1：它只出现一次",
     "{0}:1 to {1}:{2}: it occurs {3} times": "{0}:1 到 {1}:{2}：它出现 {3} 次", "one token; this is {0}: {1}": "一个词元；这里有 {0} 个：{1}",

@@ -132,7 +132,7 @@ MODELS: dict[str, str] = {
     "these tensors are no attention that attn knows: {0}": "这些张量不是 attn 认识的注意力模块：{0}",
     "has the unknown {0}": "有未知的张量 {0}",
     "this file {0}; it holds {1}": "这个文件{0}；它含有 {1}",
-    ", and optionally {0}": "，另可有 {0}",
+    "{0}, and optionally {1}": "{0}，另可有 {1}",
     "did you mean {0} where the file has {1}?": "文件中的 {1} 是否应为 {0}？",
     "separate projections": "各自独立的投影",
     "canonical names": "标准名称",

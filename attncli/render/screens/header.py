@@ -84,10 +84,11 @@ def title(document: AboutText | TokensDocument, view: View) -> str:
     return cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
 
 
-def fact(name: str, parts: Iterable[str], view: View) -> Lines:
+def fact(name: str, parts: Iterable[str], view: View, *, ours: bool = True) -> Lines:
     """A word at the left edge, and parts beside it, made safe, broken between parts, and within a part that is too
-    long."""
-    shown = [(row, "") for part in parts for row in wrap(own(part, view), view.width - SIDE, ascii=view.ascii)]
+    long. ours: whether the parts are words of ours, which another language says otherwise."""
+    told = [own(part, view) if ours else part for part in parts]
+    shown = [(row, "") for part in told for row in wrap(part, view.width - SIDE, ascii=view.ascii)]
     dot = "; " if view.ascii else " · "
     block = flow(shown, width=view.width, indent=SIDE, gap=dot, ascii=view.ascii)
     side = pad(own(name, view), SIDE)

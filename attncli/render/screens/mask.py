@@ -98,6 +98,11 @@ def _facts(part: MaskPart, view: View) -> Lines:
     return remark(" · ".join(told), view)
 
 
+def _example(part: MaskPart, view: View) -> str:
+    """The mask that is drawn of a kind, before its sentence; nothing where the kind has only one."""
+    return "" if part.form in (None, "", part.spec) else part.spec + say(view, "colon")
+
+
 def _listed(places: Sequence[int]) -> str:
     """Such as `3` or `5: 0 1 2 …`."""
     shown = " ".join(map(str, places[:8]))
@@ -115,7 +120,7 @@ def _drawn(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Lines:
         drawn = heatmap(shares, view, max_width=wide, max_height=max(size, 1), rows=names, low=0.0, high=1.0)
         pooled = remark(say(view, "mask.pooled", block) if block > 1 else "", view)
         said = remark(_says(part, view) + say(view, "stop"), view, style="")
-        name = f"{title}: {part.spec}" if title else part.spec
+        name = title + say(view, "colon") + part.spec if title else part.spec
         blocks.append(stack((heading(name, "", view), said, _facts(part, view), drawn, pooled)))
     return spaced(blocks)
 
@@ -135,7 +140,9 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     parts = document.masks
     maps = [Map(part.spec, _shares(part)) for part in parts]
     told = [
-        stack((heading(part.form or part.spec, "", view), remark("  " + part.spec + ": " + _says(part, view), view)))
+        stack(
+            (heading(part.form or part.spec, "", view), remark("  " + _example(part, view) + _says(part, view), view))
+        )
         for part in parts
     ]
     return spaced(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attncli.analysis.documents.models import CachedModel, ModelsDocument
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.numbers import size_words
 from attncli.render.prose import folded
@@ -24,7 +24,10 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     if view.brief:
         return finished(answer, view)
     families = fact("families", [safe(name, ascii=view.ascii) for name in document.families], view)
-    rows = [[alias.name, alias.family, "-" if alias.here is None else "yes", alias.hub] for alias in document.aliases]
+    rows = [
+        [alias.name, alias.family, "-" if alias.here is None else own("yes", view), alias.hub]
+        for alias in document.aliases
+    ]
     note = "here: installed, or in the hub's cache; the others are fetched"
     aliases = table(["alias", "family", "here", "on the hub"], rows, view, title=f"{len(rows)} aliases", note=note)
     held = [

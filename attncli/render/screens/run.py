@@ -51,6 +51,7 @@ PARTS = (
 LEARNED = {
     "hidden": "X", "q": "Q", "k": "K", "v": "V", "raw": "S", "scaled": "S scaled", "capped": "S capped",
     "biased": "S biased", "masked": "S masked", "weights": "A", "mixed": "O", "out": "O of all", "sum": "X + O",
+    "memory": "Y",
 }  # fmt: skip
 """What the texts call the stages, which JSON calls by these names."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from attncli.analysis.documents.weights import AttentionSizes, EmbeddingRows, TensorRow, WeightsDocument
-from attncli.render.headings import remark
+from attncli.render.headings import own, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
@@ -36,13 +36,13 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
             *([fact("sizes", _sizes(document.sizes), view)] if document.sizes else []),
             *([fact("embedding", _embedding(document.embedding), view)] if document.embedding else []),
             *([fact("digest", [document.digest], view)] if document.digest else []),
-            *([fact("metadata", _metadata(document.metadata, view), view)] if document.metadata else []),
+            *([fact("metadata", _metadata(document.metadata, view), view, ours=False)] if document.metadata else []),
             *(warning(said, view) for said in document.warnings),
         )
     )
     every = document.tensors
     shown = every if view.full else every[:TENSORS]
-    rows = [_row(tensor) for tensor in shown]
+    rows = [_row(tensor, view) for tensor in shown]
     align = ["left", "left", "left", "left", "right", "right", "right", "right"]
     body = table(list(COLUMNS), rows, view, align=align, title=counted(len(every), "tensor"), faint=(1, 2))
     if len(shown) < len(every):
@@ -62,10 +62,10 @@ def weights_rows(document: WeightsDocument) -> Iterator[Sequence[object]]:
         )
 
 
-def _row(tensor: TensorRow) -> list[str]:
+def _row(tensor: TensorRow, view: View) -> list[str]:
     shape = " × ".join(map(str, tensor.shape)) or "one number"
     statistics = ["-" if getattr(tensor, name) is None else f"{getattr(tensor, name):.3g}" for name in STATISTICS]
-    return [tensor.name, _role(tensor.role), tensor.dtype, shape, *statistics]
+    return [tensor.name, own(_role(tensor.role), view), tensor.dtype, shape, *statistics]
 
 
 def _role(role: str | None) -> str:
