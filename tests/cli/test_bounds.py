@@ -128,9 +128,17 @@ def answered(command: str, *options: str, folder: Path, **variables: str) -> Ans
     return found
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "values"), asked(), ids=lambda value: value if isinstance(value, str) else ""
-)
+def thirds() -> Iterator[Any]:
+    """A third of the values of each option, each value for a third of the options; all others thoroughly."""
+    for at, (name, option, values) in enumerate(asked()):
+        for part in range(3):
+            yield pytest.param(
+                name, option, values[(at + part) % 3 :: 3], marks=[pytest.mark.thorough] if part else [],
+                id=f"{name} {option} {part}",
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option", "values"), thirds())
 def test_a_number_at_its_edges_and_beyond(command: str, option: str, values: tuple[str, ...], folder: Path) -> None:
     ask(*command.split(), "--help")  # what is imported once takes its time once
     for value in values:

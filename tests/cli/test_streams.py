@@ -75,7 +75,9 @@ SLOW: dict[str, tuple[str, ...]] = {
 }
 """These load torch, and transformers."""
 EVERY = [
-    pytest.param(lines, way, marks=pytest.mark.thorough if lines is SLOW else (), id=f"{name}-{how}")
+    pytest.param(
+        lines, way, marks=pytest.mark.thorough if lines is SLOW or how == "unbuffered" else (), id=f"{name}-{how}"
+    )
     for name, lines in (("quick", COMMANDS), ("slow", SLOW))
     for how, way in zip(("buffered", "unbuffered"), WAYS, strict=True)
 ]

@@ -96,7 +96,13 @@ def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
     assert "links" not in pane.ended(0)
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("SIGTERM", 143),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in (("SIGHUP", 129), ("SIGINT", 130))),
+    ],
+)
 def test_signals_put_the_screen_away(pane: Pane, name: str, code: int) -> None:
     pane.start(attn("explore", "humpty dumpty sat on"))
     pane.until("q quit")

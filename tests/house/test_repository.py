@@ -66,7 +66,7 @@ def test_ci_runs_the_readmes_command_without_the_variables_of_python(tmp_path):
     )
     assert "OTHER=3" in done.stdout
     assert "ran in" in done.stdout
-    assert "then -m pytest -n 2 -m thorough or cluster" in done.stdout
+    assert "then -m pytest -n 2 --dist loadfile -m thorough or cluster" in done.stdout
     assert "PYTHON" not in done.stdout
     assert f"ran in {tmp_path}\n" not in done.stdout
 

@@ -29,7 +29,10 @@ def theirs(folder_of):
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize(("family", "dtype"), CASES)
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [pytest.param(*case, marks=[] if case[0] == "llama" else [pytest.mark.thorough]) for case in CASES],
+)
 def test_no_farther_from_float64_than_transformers(folder_of, theirs, family, library, dtype, monkeypatch):
     monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, tokens, asked: asked)
     exact = theirs(family, "float64")

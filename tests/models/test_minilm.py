@@ -40,7 +40,7 @@ def known(folder: Path) -> Callable[..., tuple[Side, ...]]:
     return cache(lambda ids, dtype: reference(folder, ids, dtype=dtype))
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 def test_ten_sentences(folder: Path, known: Callable[..., tuple[Side, ...]], library: str) -> None:
     """Weights within 1e-6 of the reference. transformers' own float32 is up to 3e-6 away from it (1.6e-6 in short
     sentences); here float32 is float64 rounded once."""
@@ -60,7 +60,7 @@ def test_ten_sentences(folder: Path, known: Callable[..., tuple[Side, ...]], lib
     assert (min(counts), max(counts)) == (3, 400)
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 def test_float32_throughout(
     folder: Path, known: Callable[..., tuple[Side, ...]], library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,6 @@ TARGET = (2, 17, 33, 8, 40, 6, 19)
 READING = ("whisper",)
 STATES = np.random.default_rng(2).standard_normal((9, 30))
 LIBRARIES = ("numpy", "torch")
-TORCH_THOROUGHLY = pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.thorough)])
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +121,8 @@ def test_float64(name: str, library: str, folder_of: Callable, expected: Callabl
     assert max(float(pair.theirs.max()) for pair in found if "head" in pair.what) > 0.5
 
 
-@TORCH_THOROUGHLY
+@pytest.mark.thorough
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", CASES)
 def test_float32(name: str, library: str, folder_of: Callable, expected: Callable) -> None:
     """Each head's weights and each layer's vectors at most twice as far from float64 as transformers' own float32.
@@ -138,7 +138,8 @@ def test_float32(name: str, library: str, folder_of: Callable, expected: Callabl
             assert pair.apart <= 2 * theirs[pair.what] + 2.0**-24, pair.what
 
 
-@TORCH_THOROUGHLY
+@pytest.mark.thorough
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", CASES)
 def test_float32_throughout(
     name: str, library: str, folder_of: Callable, expected: Callable, monkeypatch: pytest.MonkeyPatch
