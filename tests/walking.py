@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import induction_model
@@ -17,6 +19,7 @@ from attncli.models.load import load
 from attncli.models.model import Model
 from attncli.render.view import View
 
+T = TypeVar("T")
 SENTENCE = "humpty dumpty sat on"
 
 
@@ -80,10 +83,16 @@ def pressed(
             return lines(app)
 
     with patch("textual.pilot.wait_for_idle", _a_turn), patch("textual.app.wait_for_idle", _a_turn):
-        text = asyncio.run(walk())
+        text = awaited(walk)
     if app.failure is not None:
         raise app.failure
     return app, text
+
+
+def awaited(walk: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What it returns, in a loop of a thread's own: the browser of other tests keeps one in this thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(walk())).result()
 
 
 async def _a_turn(*_: float) -> None:

@@ -168,6 +168,7 @@ def act(walk: Walk, action: str) -> None:
                 if action in ACTIONS:
                     ACTIONS[action](walk)
                 elif action in MOVES:
+                    walk.placed = True
                     walk.state = MOVES[action](walk.state, walk.held.extent)
                     walk.follow()
         except AttnError as error:

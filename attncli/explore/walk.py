@@ -52,7 +52,8 @@ class Walk:
     """One walk through a source.
 
     models: the names that may be switched to; load: the model of a name. start: where it begins, None for where there
-    is something to see; about: the word it is about, then.
+    is something to see; about: the word it is about, then. placed: that it is where somebody wants it; what comes in
+    later moves it nowhere.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Walk:
         self.effects: Effects | None = None
         self.derivations: dict[tuple[int, int, int], AttentionTopic] = {}
         self.tour: int | None = None
-        self._placed, self._about = start is not None, about
+        self.placed, self._about = start is not None, about
         self.models, self.load = models, load
         self.written: str | None = None  # the name of a file that was refused: asked for again, it is written over
 
@@ -148,8 +149,8 @@ class Walk:
 
     def _finished(self, held: Held, then: Callable[[], None]) -> None:
         held.share, self.work = 1.0, None
-        if not self._placed:
-            self._placed = True
+        if not self.placed:
+            self.placed = True
             self.state = strongest_place(self.state, held, self._about)
         if not held.extent.has(self.state.layer, self.state.head):
             self.state = at_head(self.state, held.extent, self.state.layer, self.state.head)

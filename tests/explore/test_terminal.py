@@ -47,13 +47,17 @@ class Pane:
     def keys(self, *keys: str) -> None:
         self.tell("send-keys", *keys)
 
-    def until(self, part: str) -> str:
-        """The screen once it has this part."""
+    def until(self, part: str, gone: str = "\0") -> str:
+        """The screen once it has this part, and the other no more."""
         stop = time.monotonic() + PATIENCE
-        while part not in (found := self.text()):
+        while part not in (found := self.text()) or gone in found:
             assert time.monotonic() < stop, found
             time.sleep(0.1)
         return found
+
+    def explored(self) -> str:
+        """The explorer's screen once all heads are there."""
+        return self.until("strongest links", gone="running")
 
     def ended(self, code: int) -> str:
         """That the command ended so, and the terminal is as it was: lines are read and echoed, the cursor is there,
@@ -80,7 +84,7 @@ def pane(tmp_path: Path) -> Iterator[Pane]:
 
 def test_keys_a_new_size_and_the_way_out(pane: Pane) -> None:
     pane.start(attn("explore", "humpty dumpty sat on"))
-    found = pane.until("q quit")
+    found = pane.explored()
     assert "1 layer × 8 heads · 4 tokens" in found
     assert "humpty" in found
     pane.keys("Home", "Right", "Right")

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 from processes import finish
-from walking import SENTENCE, lines, pressed, seeded, shown
+from walking import SENTENCE, awaited, lines, pressed, seeded, shown
 
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.run import RunRecord
@@ -69,8 +69,24 @@ def test_heads_appear_as_they_come_keys_are_heard_meanwhile_and_esc_stops() -> N
             assert "stopped" in shown(lines(app), "stopped")
             assert stopped.wait(5)
 
-    asyncio.run(walk())
+    awaited(walk)
     assert app.failure is None
+
+
+def test_who_moves_while_heads_come_stays_there() -> None:
+    go_on, stopped = Event(), Event()
+    app = Explorer(halting(go_on, stopped), View(width=80))
+    walk = app.walk
+
+    async def move() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(lambda: walk.held is not None and len(walk.held.heads) == 4)
+            await pilot.press("home")
+            go_on.set()
+            await until(lambda: walk.work is None)
+            assert (walk.state.layer, walk.state.head) == (0, 0)
+
+    awaited(move)
 
 
 def test_nothing_of_stopped_work_arrives() -> None:
@@ -117,7 +133,7 @@ def test_leaving_stops_the_work() -> None:
             act(app.walk, "quit")
             await pilot.pause()
 
-    asyncio.run(walk())
+    awaited(walk)
     assert stopped.wait(5)
 
 
