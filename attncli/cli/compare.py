@@ -15,8 +15,17 @@ from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli import svg_output as picture
 from attncli.cli.chosen_heads import layers_and_heads
-from attncli.cli.compare_options import ShapeOptions, Side, SideOptions, is_there, sides, sorted_out
-from attncli.cli.options import OUTPUT, OutputOptions, TextOptions, command_app, number
+from attncli.cli.compare_options import Side, SideAttention, SideCompute, SideModel, is_there, sides, sorted_out
+from attncli.cli.options import (
+    OUTPUT,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    OutputOptions,
+    TextOptions,
+    command_app,
+    number,
+)
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import InputError, UsageError, VerdictError
@@ -30,8 +39,9 @@ if TYPE_CHECKING:
 
 def compare(
     ctx: typer.Context,
-    asked: SideOptions,
-    shape: ShapeOptions,
+    model: SideModel,
+    attention: SideAttention,
+    compute: SideCompute,
     output: OutputOptions,
     page: PageOptions,
     texts: Annotated[
@@ -78,7 +88,7 @@ def compare(
     answer.check(output, environment, parts=PARTS, heeded=("top", "max_output"))
     how = answer.view(output, environment, parts=PARTS)
     records: list[RunRecord] | None = None if page.html is None else []
-    runs = saved or _sides(environment, texts, asked, shape, tokenizer, output, records)
+    runs = saved or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []
 
     def documents() -> Iterator[CompareDocument]:
@@ -151,7 +161,9 @@ def _effects(texts: list[str] | None) -> list[tuple[str, EffectsDocument]] | Non
 def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
     """Raise UsageError for options about weights and texts beside saved documents, which hold what ran. page: of
     documents that no page shows."""
-    about = {item.name for group in (SideOptions, ShapeOptions) for item in fields(group)} | {"tokenizer"}
+    about = {item.name for group in (ModelOptions, AttentionOptions, ComputeOptions) for item in fields(group)} | {
+        "tokenizer"
+    }
     if unheeded := sorted(environment.given & about):
         raise UsageError(
             f"--{unheeded[0].replace('_', '-')} is about what runs, and saved documents hold what ran",
@@ -195,18 +207,19 @@ def _read(path: Path) -> RunDocument:
 def _sides(
     environment: Environment,
     texts: list[str] | None,
-    asked: SideOptions,
-    shape: ShapeOptions,
+    model: SideModel,
+    attention: SideAttention,
+    compute: SideCompute,
     tokenizer: str | None,
     output: OutputOptions,
     records: list[RunRecord] | None,
 ) -> Iterator[tuple[str, RunDocument]]:
-    told, asked = sorted_out(texts or (), asked)
+    told, model = sorted_out(texts or (), model)
     if len(told) > 2:
         raise UsageError(f"{len(told)} texts are given", expected="one or two")
     asked_texts: list[str | None] = [*told] if told else [None]
     found = [request.one_text(environment, TextOptions(text=text)).text for text in asked_texts]
-    for side in sides(found, asked, shape):
+    for side in sides(found, model, attention, compute):
         yield side.name, _run(environment, side, tokenizer, output, records)
 
 

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from attncli.cli import declarations as the
-from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, only
+from attncli.cli.repeated import Repeated, each
 from attncli.errors import InputError, UsageError
 
-
-@dataclass(frozen=True)
-class SideOptions:
-    """What may differ between the sides: repeat an option to compare its values."""
-
-    mask: Annotated[list[str] | None, the.MASK] = None
-    scale: Annotated[list[str] | None, the.SCALE] = None
-    softcap: Annotated[list[float] | None, the.SOFTCAP] = None
-    position: Annotated[list[str] | None, the.POSITION] = None
-    attention: Annotated[list[str] | None, the.ATTENTION_KIND] = None
-    model: Annotated[list[str] | None, the.CHECKPOINT] = None
-    weights: Annotated[list[Path] | None, the.WEIGHTS] = None
-    seed: Annotated[list[str] | None, the.SEED] = None
-    layer: Annotated[list[str] | None, the.LAYER] = None
-    head: Annotated[list[str] | None, the.HEAD] = None
-    backend: Annotated[list[str] | None, the.BACKEND] = None
-    dtype: Annotated[list[str] | None, the.DTYPE] = None
-
-
-@dataclass(frozen=True)
-class ShapeOptions:
-    """Sizes of seeded weights, and the limit: the same on all sides."""
-
-    d_model: Annotated[int | None, the.D_MODEL] = None
-    num_heads: Annotated[int | None, the.NUM_HEADS] = None
-    d_k: Annotated[int | None, the.D_K] = None
-    d_v: Annotated[int | None, the.D_V] = None
-    bias: Annotated[bool | None, the.BIAS] = None
-    embeddings: Annotated[Path | None, the.EMBEDDINGS] = None
-    max_memory: Annotated[str | None, the.MAX_MEMORY] = None
+SideModel = Annotated[
+    Repeated[ModelOptions],
+    only("model", "weights", "seed", "layer", "head", "d_model", "num_heads", "d_k", "d_v", "bias", "embeddings"),
+    each("model", "weights", "seed", "layer", "head"),
+]
+"""Sizes of seeded weights are the same on all sides; repeat another option to compare its values."""
+SideAttention = Annotated[Repeated[AttentionOptions], each("mask", "scale", "softcap", "position", "attention")]
+SideCompute = Annotated[Repeated[ComputeOptions], only("backend", "dtype", "max_memory"), each("backend", "dtype")]
 
 
 @dataclass(frozen=True)
@@ -57,7 +35,7 @@ class Side:
 WEIGHT_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
 
-def sorted_out(arguments: Sequence[str], asked: SideOptions) -> tuple[list[str], SideOptions]:
+def sorted_out(arguments: Sequence[str], model: Repeated[ModelOptions]) -> tuple[list[str], Repeated[ModelOptions]]:
     """The texts among the arguments, and the options with those that are weight files or checkpoint folders.
 
     Raises InputError for what is written like a file but cannot be one side: it is no text that anyone means.
@@ -71,9 +49,7 @@ def sorted_out(arguments: Sequence[str], asked: SideOptions) -> tuple[list[str],
             raise InputError(
                 told, where=text, expected="texts, weight files, checkpoint folders, or only saved runs (.json)"
             )
-    weights = [*(asked.weights or ()), *map(Path, files)] or None
-    models = [*(asked.model or ()), *folders] or None
-    return texts, replace(asked, weights=weights, model=models)
+    return texts, model.adding("weights", [Path(file) for file in files]).adding("model", folders)
 
 
 def is_there(name: str) -> bool:
@@ -84,13 +60,19 @@ def is_there(name: str) -> bool:
         return False
 
 
-def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list[Side]:
+def sides(
+    texts: Sequence[str],
+    model: Repeated[ModelOptions],
+    attention: Repeated[AttentionOptions],
+    compute: Repeated[ComputeOptions],
+) -> list[Side]:
     """The sides that texts and repeated options make: at least two, the first to be compared with each other one.
 
     Raises UsageError where there is only one, or where options are repeated unequally often.
     """
-    given = {item.name: list(getattr(asked, item.name) or ()) for item in fields(asked)}
-    counts = {f"--{name}": len(values) for name, values in given.items() if len(values) > 1}
+    given = {**attention.given, **model.given, **compute.given}
+    repeated = {name: values for name, values in given.items() if len(values) > 1}
+    counts = {f"--{name}": len(values) for name, values in repeated.items()}
     counts |= {"texts": len(texts)} if len(texts) > 1 else {}
     if not counts:
         raise UsageError(
@@ -101,49 +83,15 @@ def sides(texts: Sequence[str], asked: SideOptions, shape: ShapeOptions) -> list
     if len(set(counts.values())) > 1:
         unequal = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UsageError(f"the sides do not match: {unequal}", expected="every option once, or as often as the others")
-    count = next(iter(counts.values()))
     found = []
-    for at in range(count):
-        one = {
-            name: (values[at] if len(values) > 1 else values[0]) if values else None for name, values in given.items()
-        }
-        text = texts[at] if len(texts) > 1 else texts[0]
-        told = [f"{name} {one[name]}" for name, values in given.items() if len(values) > 1]
+    for at in range(next(iter(counts.values()))):
+        told = [f"{name} {values[at]}" for name, values in repeated.items()]
         called = " · ".join(told) if told else f"text {at + 1}"
-        found.append(Side(text, called, _model(one, shape), _attention(one), _compute(one, shape)))
+        text = texts[at] if len(texts) > 1 else texts[0]
+        found.append(Side(text, called, model.side(at), _intersected(attention.side(at)), compute.side(at)))
     return found
 
 
-def _model(one: dict[str, object], shape: ShapeOptions) -> ModelOptions:
-    chosen = {name: None if one[name] is None else [str(one[name])] for name in ("layer", "head")}
-    return ModelOptions(
-        model=None if one["model"] is None else str(one["model"]),
-        weights=None if one["weights"] is None else Path(str(one["weights"])),
-        seed=None if one["seed"] is None else str(one["seed"]),
-        layer=chosen["layer"],
-        head=chosen["head"],
-        d_model=shape.d_model,
-        num_heads=shape.num_heads,
-        d_k=shape.d_k,
-        d_v=shape.d_v,
-        bias=shape.bias,
-        embeddings=shape.embeddings,
-    )
-
-
-def _attention(one: dict[str, object]) -> AttentionOptions:
-    mask = None if one["mask"] is None else [part.strip() for part in str(one["mask"]).split("&")]
-    softcap = one["softcap"]
-    return AttentionOptions(
-        mask=mask,
-        scale=None if one["scale"] is None else str(one["scale"]),
-        softcap=softcap if isinstance(softcap, float) else None,
-        position=None if one["position"] is None else str(one["position"]),
-        attention=None if one["attention"] is None else str(one["attention"]),
-    )
-
-
-def _compute(one: dict[str, object], shape: ShapeOptions) -> ComputeOptions:
-    return ComputeOptions(
-        backend=str(one["backend"] or "auto"), dtype=str(one["dtype"] or "float32"), max_memory=shape.max_memory
-    )
+def _intersected(asked: AttentionOptions) -> AttentionOptions:
+    """The same, with the masks of `A&B` apart: a repeated `--mask` is another side here, not one mask more."""
+    return replace(asked, mask=[part.strip() for part in asked.mask[0].split("&")]) if asked.mask else asked

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_type_hints
 
+from attncli.cli.repeated import gathered, group_of, repeated_names, several
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -44,7 +46,9 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     hints = get_type_hints(function, include_extras=True)
     plain = get_type_hints(function)
-    groups = {name: hint for name, hint in plain.items() if is_dataclass(hint) and isinstance(hint, type)}
+    groups = {
+        name: group for name, hint in plain.items() if is_dataclass(group := group_of(hint)) and isinstance(group, type)
+    }
     offered = {
         name: [item for item in fields(group) if _offers(hints[name], item.name)] for name, group in groups.items()
     }
@@ -52,17 +56,23 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name in groups:
             details = get_type_hints(groups[name], include_extras=True)
+            repeatable = repeated_names(hints[name])
             for item in offered[name]:
+                again = item.name in repeatable
                 spread[item.name] = inspect.Parameter(
-                    item.name, parameter.KEYWORD_ONLY, default=item.default, annotation=details[item.name]
+                    item.name,
+                    parameter.KEYWORD_ONLY,
+                    default=None if again else item.default,
+                    annotation=several(details[item.name]) if again else details[item.name],
                 )
         else:
             spread[name] = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
 
     def command(**given: Any) -> Any:
-        made = {
-            name: group(**{item.name: given.pop(item.name) for item in offered[name]}) for name, group in groups.items()
-        }
+        made = {}
+        for name, group in groups.items():
+            own = {item.name: given.pop(item.name) for item in offered[name]}
+            made[name] = gathered(plain[name], group, own, repeated_names(hints[name]))
         return function(**made, **given)
 
     command.__signature__ = inspect.Signature(list(spread.values()))  # type: ignore[attr-defined]

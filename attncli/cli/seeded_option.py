@@ -27,27 +27,35 @@ def seeded(
     """
     from attncli.arrays.backend import choose
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
-    from attncli.models.one_layer import Settings, seeded_model
+    from attncli.models.one_layer import seeded_model
 
     seed, source = request.seed_of(asked, environment)
-    settings = Settings(
-        d_model=64 if asked.d_model is None else asked.d_model,
-        heads=heads if asked.num_heads is None else asked.num_heads,
-        d_k=asked.d_k,
-        d_v=asked.d_v,
-        bias=bool(asked.bias),
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        output_projection=asked.output_projection,
-        position=attention.position or "none",
-        scale=attention.scale or "sqrt-dk",
-        softcap=attention.softcap,
-        mask=request.mask(attention.mask, seed),
-    )
+    settings = one_layer_settings(asked, attention, seed, heads)
     refuse_sizes(settings, compute)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
     return seeded_model(
         settings, seed, source, tokenizer_named(tokenizer), backend, embedding=request.embeddings(asked)
+    )
+
+
+def one_layer_settings(asked: ModelOptions, attention: AttentionOptions, seed: int, heads: int = 1) -> Settings:
+    """What the options say about the one-layer model. heads: how many where `--num-heads` does not say. seed: of the
+    random parts of masks."""
+    from attncli.models.one_layer import Settings
+
+    return Settings(
+        d_model=64 if asked.d_model is None else asked.d_model,
+        heads=heads if asked.num_heads is None else asked.num_heads,
+        d_k=asked.d_k,
+        d_v=asked.d_v,
+        bias=asked.bias,
+        residual=asked.residual,
+        layer_norm=asked.layer_norm,
+        output_projection=asked.output_projection,
+        position=attention.position or "none",
+        scale=attention.scale,
+        softcap=attention.softcap,
+        mask=request.mask(attention.mask, seed),
     )
 
 

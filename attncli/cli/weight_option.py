@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attncli.cli import request
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions
 from attncli.cli.output import Environment
+from attncli.cli.seeded_option import one_layer_settings
 
 if TYPE_CHECKING:
     from attncli.models.model import Model
@@ -29,21 +30,12 @@ def file_model(
     from attncli.inputs.tokenize import tokenizer as tokenizer_named
     from attncli.models.layouts.layout import Asked
     from attncli.models.layouts.recognise import read_weight_file
-    from attncli.models.weight_file import Around, model_of
+    from attncli.models.weight_file import model_of
 
     found = read_weight_file(path, Asked(asked.d_model, asked.num_heads, asked.d_k, asked.d_v))
     seed = request.seed_of(asked, environment)[0] if asked.seed is not None else found.seed or 0
-    around = Around(
-        residual=asked.residual,
-        layer_norm=asked.layer_norm,
-        position=attention.position or "none",
-        scale=attention.scale,
-        softcap=attention.softcap,
-        mask=request.mask(attention.mask, seed),
-        bias=asked.bias,
-        output_projection=asked.output_projection,
-        seed=seed,
-        embedding=request.embeddings(asked),
-    )
+    settings = one_layer_settings(asked, attention, seed)
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype)
-    return model_of(found, path.name, tokenizer_named(tokenizer), backend, around)
+    return model_of(
+        found, path.name, tokenizer_named(tokenizer), backend, settings, seed=seed, embedding=request.embeddings(asked)
+    )

@@ -188,11 +188,9 @@ def _seeded(
     chosen, cutter = choose(backend, device=device, dtype=dtype), tokenizer_named(tokenizer)
     if weights is not None:
         from attncli.models.layouts.layout import Asked
-        from attncli.models.weight_file import Around, load_weights
+        from attncli.models.weight_file import load_weights
 
-        return load_weights(
-            Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), around=Around(seed=seed)
-        )
+        return load_weights(Path(weights), cutter, chosen, asked=Asked(d_model=d_model, heads=heads), seed=seed)
     from attncli.models.one_layer import Settings, seeded_model
 
     settings = Settings(d_model=64 if d_model is None else d_model, heads=1 if heads is None else heads)

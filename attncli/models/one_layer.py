@@ -28,12 +28,17 @@ BIAS_DEVIATION = 0.1
 """Standard deviation of seeded biases: small beside the projections' unit deviation."""
 
 
-class Settings(Struct, frozen=True):
-    """What the options say about the one-layer model.
+SCALE = "sqrt-dk"
+"""How scores are scaled where nothing else is said."""
 
-    d_k, d_v: per head; None for d_model / heads. output_projection: None for "where there
-    are several heads". position: "none", "sinusoidal", "learned", "alibi", "rope" or "rope:THETA".
-    scale: "sqrt-dk", "sqrt-dmodel", "none" or a number.
+
+class Settings(Struct, frozen=True):
+    """What the options say about the one-layer model, whose weights are seeded or a file's.
+
+    d_k, d_v: per head; None for d_model / heads. bias: None for none, or a file's own. output_projection: None for
+    "where there are several heads", or a file's own. position: "none", "sinusoidal", "learned", "alibi", "rope" or
+    "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for sqrt-dk, or what a file's class is
+    known to use. Sizes that a file has go before those told here.
     """
 
     d_model: int = 64
@@ -41,12 +46,12 @@ class Settings(Struct, frozen=True):
     kv_heads: int | None = None
     d_k: int | None = None
     d_v: int | None = None
-    bias: bool = False
+    bias: bool | None = None
     residual: bool = False
     layer_norm: bool = False
     output_projection: bool | None = None
     position: str = "none"
-    scale: str = "sqrt-dk"
+    scale: str | None = None
     softcap: float | None = None
     mask: Mask = field(default_factory=Everywhere)
 
@@ -87,7 +92,7 @@ def spec_of(settings: Settings) -> Spec:
         kv_heads=settings.kv_heads or settings.heads,
         head_dim=settings.head_dim,
         v_dim=settings.v_dim,
-        scale=scale_number(settings.scale, settings.head_dim, settings.d_model),
+        scale=scale_number(settings.scale or SCALE, settings.head_dim, settings.d_model),
         mask=settings.mask,
         position=_position(settings.position, settings.head_dim),
         softcap=settings.softcap,

@@ -32,7 +32,7 @@ def seeded_file(settings: Settings, seed: int, words: Sequence[str]) -> tuple[We
         kv_heads=settings.kv_heads or settings.heads,
         d_k=settings.head_dim,
         d_v=settings.v_dim,
-        bias=settings.bias,
+        bias=bool(settings.bias),
         output_projection=settings.projects,
         layer_norm=settings.layer_norm,
     )

@@ -16,7 +16,8 @@ from attncli.inputs.tensors import write_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal, Everywhere, Given
 from attncli.models.layouts.layout import Asked
-from attncli.models.weight_file import Around, load_weights
+from attncli.models.one_layer import Settings
+from attncli.models.weight_file import load_weights
 
 WORDS = "a b c d e f g"
 TOKENS = len(WORDS.split())
@@ -79,7 +80,7 @@ def outputs(
     found = []
     for text in x:
         model = load_weights(
-            path, tokenizer("word"), chosen, asked=asked, around=Around(mask=mask, embedding=text, **around)
+            path, tokenizer("word"), chosen, asked=asked, settings=Settings(mask=mask, **around), embedding=text
         )
         found.append(chosen.numpy(next(model.trace(WORDS)).stages["out"]))
     return np.stack(found)
@@ -128,9 +129,7 @@ def test_float32_outputs_are_within_a_millionth(tmp_path: Path) -> None:
     x = inputs(16).astype(np.float32)
     with torch.no_grad():
         reference = module(torch.from_numpy(x)).numpy()
-    model = load_weights(
-        path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), around=Around(embedding=x[1])
-    )
+    model = load_weights(path, tokenizer("word"), choose("numpy", device=None, dtype="float32"), embedding=x[1])
     assert np.abs(next(model.trace(WORDS)).stages["out"] - reference[1]).max() < 1e-6
 
 

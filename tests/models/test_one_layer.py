@@ -16,7 +16,7 @@ from attncli.mechanism.mask import Causal
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.models.one_layer import Settings, seeded_model, seeded_weights
-from attncli.models.weight_file import Around, load_weights
+from attncli.models.weight_file import load_weights
 from attncli.models.weight_writer import seeded_file, write_weight_file
 
 HUMPTY = "humpty dumpty sat on"
@@ -263,9 +263,12 @@ def test_options_that_contradict_a_file(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     write_weight_file(path, *seeded_file(Settings(d_model=24, heads=3), 0, []), layout="canonical")
     backend = choose("numpy", device=None, dtype="float32")
-    for around, says in ((Around(bias=True), "--bias"), (Around(output_projection=False), "--no-output-projection")):
+    for settings, says in (
+        (Settings(bias=True), "--bias"),
+        (Settings(output_projection=False), "--no-output-projection"),
+    ):
         with pytest.raises(UsageError, match=says):
-            load_weights(path, tokenizer("word"), backend, around=around)
+            load_weights(path, tokenizer("word"), backend, settings=settings)
     with pytest.raises(UsageError, match="--d-model is 13, the file's is 24"):
         attncli.load(weights=path, d_model=13)
     with pytest.raises(UsageError, match="5 heads cannot share"):
