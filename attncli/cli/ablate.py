@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, effect_options, page_output, request
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli.effect_options import MeasureOptions
 from attncli.cli.options import (
     MODEL,
     OUTPUT,
-    TEXT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
     OutputOptions,
     TextOptions,
     command_app,
+    meant,
     option,
     without,
 )
@@ -68,12 +69,8 @@ class RemovalOptions:
     together: Annotated[
         bool, option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL)
     ] = False
-    start: Annotated[
-        str | None, option("--from", help="Cut a link: the token that looks.", panel=TEXT, metavar="TOK")
-    ] = None
-    end: Annotated[
-        str | None, option("--to", help="Cut a link: the token that is looked at.", panel=TEXT, metavar="TOK")
-    ] = None
+    start: Annotated[str | None, meant(the.FROM, help="Cut a link: the token that looks.")] = None
+    end: Annotated[str | None, meant(the.TO, help="Cut a link: the token that is looked at.")] = None
     baseline: Annotated[
         str,
         option(

@@ -1,6 +1,7 @@
 """Every shared option, declared once: its names, its words, its values or range, its group.
 
 A command's parameter names its declaration: `seed: Annotated[str | None, SEED]`, or a list of it where it is repeated.
+What a command means by it in particular it says with `meant`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,18 @@ from __future__ import annotations
 import typer
 
 from attncli.cli import completion
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, number, option
+from attncli.cli.option import (
+    ANALYSIS,
+    ATTENTION,
+    COMPUTE,
+    LARGEST_SEED,
+    LOOK,
+    MODEL,
+    OUTPUT,
+    TEXT,
+    number,
+    option,
+)
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -33,9 +45,25 @@ QUERY = option(
     panel=LOOK,
     metavar="TOK",
 )
+FROM = option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK")
+TO = option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")
+TARGET = option(
+    "--target",
+    help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
+    panel=TEXT,
+    metavar="TOK",
+)
 LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="L")
 HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="H")
+ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L", least=0)
+ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H", least=0)
 
+MODEL_ARGUMENT = typer.Argument(
+    help="A folder, hub id or alias.",
+    show_default=False,
+    metavar="NAME|DIR",
+    autocompletion=completion.offer(completion.models),
+)
 CHECKPOINT = option(
     "--model",
     "-m",
@@ -79,6 +107,9 @@ EMBEDDINGS = option(
     "--embeddings", help="The input vectors, a [tokens, d_model] matrix.", panel=MODEL, metavar="FILE", rare=True
 )
 SEED = option("--seed", help="Seed of the weights, or 'random'. [default: 0]", panel=MODEL, metavar="INT|random")
+SEED_NUMBER = number(
+    "--seed", help="Seed of draws and intervals.", panel=MODEL, metavar="INT", least=0, most=LARGEST_SEED
+)
 D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)
 NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1; heads, find: 8]", panel=MODEL)
 D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
@@ -186,6 +217,14 @@ SCALE_COLORS = option(
 )
 MAX_OUTPUT = option("--max-output", help="Refuse a larger document.", panel=OUTPUT, metavar="SIZE", rare=True)
 STAGES = option("--stages", help="'all' adds every stage to the JSON.", panel=OUTPUT, values=("all",), rare=True)
+METRIC = option(
+    "--metric",
+    help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
+    panel=ANALYSIS,
+    complete=completion.metrics,
+    metavar="NAME",
+)
+HTML = option("--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, metavar="FILE")
 ALL_LINKS = option(
     "--all-links", help="Also the links that say little: special tokens, self, …", panel=ANALYSIS, rare=True
 )

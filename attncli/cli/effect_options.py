@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import selected
 from attncli.cli import chosen_heads, completion, request
-from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, option
+from attncli.cli import declarations as the
+from attncli.cli.options import TEXT, ComputeOptions, ModelOptions, meant, option
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -19,18 +20,11 @@ if TYPE_CHECKING:
     from attncli.mechanism.spec import Spec
     from attncli.models.model import Model
 
-TARGET = option(
-    "--target",
-    help="The next token that is measured: one vocabulary entry, or id:N. [default: the model's first choice]",
-    panel=TEXT,
-    metavar="TOK",
-)
 VERSUS = option("--versus", help="Take this token's logit away from the target's.", panel=TEXT, metavar="TOK")
-QUERY = option(
-    "--query",
+QUERY = meant(
+    the.QUERY,
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
     panel=TEXT,
-    metavar="TOK",
 )
 HEADS = 8
 """Heads that seeded weights have where `--num-heads` does not say."""
@@ -51,7 +45,7 @@ class MeasureOptions:
         ),
     ] = None
     query: Annotated[str | None, QUERY] = None
-    target: Annotated[str | None, TARGET] = None
+    target: Annotated[str | None, the.TARGET] = None
     every: Annotated[
         bool, option("--every", help="With --measure logprob: the mean over all positions.", panel=TEXT)
     ] = False

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.cli import completion, request
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli.explain_delivery import give_topic
 from attncli.cli.explain_layer_topics import POSITIONS, mask, multihead, position, residual, same_seed
 from attncli.cli.explain_options import SmallOutput, TopicOutput, one
-from attncli.cli.option import LARGEST_SEED
-from attncli.cli.options import MODEL, AttentionOptions, ComputeOptions, ModelOptions, TextOptions, number, without
+from attncli.cli.options import (
+    MODEL,
+    AttentionOptions,
+    ComputeOptions,
+    ModelOptions,
+    TextOptions,
+    meant,
+    number,
+    without,
+)
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
@@ -61,16 +70,14 @@ def softmax(
 def scaling(
     ctx: typer.Context,
     output: SmallOutput,
-    d_k: Annotated[int, number("--d-k", help="Width of the queries and keys.", panel=MODEL)] = 64,
+    d_k: Annotated[int, meant(the.D_K, help="Width of the queries and keys.")] = 64,
     d_model: Annotated[
         int | None,
-        number("--d-model", help="Also scale by 1/√d_model, as some tutorials do.", panel=MODEL),
+        meant(the.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do."),
     ] = None,
     samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
     keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
-    seed: Annotated[
-        int, number("--seed", help="Seed of the random vectors.", panel=MODEL, least=0, most=LARGEST_SEED)
-    ] = 0,
+    seed: Annotated[int, meant(the.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
 ) -> None:
     """Why √d_k: the variance of q·k measured against theory, and what scaling does to the softmax.
 

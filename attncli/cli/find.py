@@ -15,7 +15,6 @@ from attncli.cli import page_output, request
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
     OUTPUT,
-    TEXT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -47,11 +46,8 @@ def find(
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
     page: PageOptions,
-    start: Annotated[
-        str | None,
-        option("--from", help="The token that looks: it, the:2 (second occurrence) or #7.", panel=TEXT, metavar="TOK"),
-    ] = None,
-    end: Annotated[str | None, option("--to", help="The token that is looked at.", panel=TEXT, metavar="TOK")] = None,
+    start: Annotated[str | None, the.FROM] = None,
+    end: Annotated[str | None, the.TO] = None,
     words: Annotated[bool, the.WORDS] = False,
     effect: Annotated[
         bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT)

@@ -44,13 +44,7 @@ class HeadsOptions:
 
     metric: Annotated[
         list[str] | None,
-        option(
-            "--metric",
-            help="Metrics, apart by commas, or 'all'; 'attn explain metric' explains.",
-            panel=ANALYSIS,
-            complete=completion.metrics,
-            metavar="NAME",
-        ),
+        the.METRIC,
     ] = None
     sort: Annotated[
         str | None,

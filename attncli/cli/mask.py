@@ -13,7 +13,6 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import one
-from attncli.cli.option import LARGEST_SEED
 from attncli.cli.options import (
     ATTENTION,
     AttentionOptions,
@@ -21,6 +20,7 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     command_app,
+    meant,
     number,
     option,
     without,
@@ -64,28 +64,12 @@ def mask(
         ),
     ] = None,
     num_heads: Annotated[
-        int, number("--num-heads", help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
+        int, meant(the.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
     ] = HEADS,
-    head: Annotated[
-        int,
-        number(
-            "--head",
-            help="The head whose bias is drawn.",
-            panel=ATTENTION,
-            metavar="H",
-            least=0,
-        ),
-    ] = 0,
+    head: Annotated[int, the.ONE_HEAD] = 0,
     seed: Annotated[
         int,
-        number(
-            "--seed",
-            help="Of the random parts of bigbird and lsh.",
-            panel=ATTENTION,
-            metavar="INT",
-            least=0,
-            most=LARGEST_SEED,
-        ),
+        meant(the.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION),
     ] = 0,
     model: Annotated[str | None, the.CHECKPOINT] = None,
     layer: Annotated[list[str] | None, the.LAYER] = None,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attncli.arrays.selection import EVERY
-from attncli.cli import completion, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
+from attncli.cli import request
 from attncli.cli.options import TEXT, TableOutput, TextOptions, command_app, option
 from attncli.cli.output import Environment
 
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
     from attncli.models.bind import Binding
     from attncli.models.estimate import Estimate
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        help="A folder, hub id or alias.",
-        show_default=False,
-        metavar="NAME|DIR",
-        autocompletion=completion.offer(completion.models),
-    ),
-]
+Name = Annotated[str, the.MODEL_ARGUMENT]
 
 
 def list_(ctx: typer.Context, output: TableOutput) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -57,6 +59,28 @@ def option(
     )
 
 
+@dataclass(frozen=True)
+class Within:
+    """The numbers that an option takes, from `least` to `most`. above: `least` itself is too small."""
+
+    name: str
+    least: float
+    most: float
+    above: bool
+
+    @property
+    def told(self) -> str:
+        return f"{'above ' if self.above else ''}{_written(self.least)} to {_written(self.most)}"
+
+    def checked(self, given: Any) -> Any:
+        """What is given. Raises UsageError for any number outside."""
+        for value in _each(given):
+            # written so that nan is refused, too
+            if not (self.least < value if self.above else self.least <= value) or not value <= self.most:
+                raise UsageError(f"{self.name} is {value}", expected=self.told)
+        return given
+
+
 def number(
     *names: str,
     help: str,
@@ -69,18 +93,39 @@ def number(
 ) -> Any:
     """An option that takes a number from `least` to `most`, which its help states. above: `least` itself is too
     small."""
-    told = f"{'above ' if above else ''}{_written(least)} to {_written(most)}"
-
-    def within(given: Any) -> Any:
-        for value in _each(given):
-            # written so that nan is refused, too
-            if not (least < value if above else least <= value) or not value <= most:
-                raise UsageError(f"{names[0]} is {value}", expected=told)
-        return given
-
+    within = Within(names[0], least, most, above)
     return typer.Option(
-        *names, help=f"{help} [{told}]", rich_help_panel=panel, metavar=metavar, hidden=rare, callback=within
+        *names,
+        help=f"{help} [{within.told}]",
+        rich_help_panel=panel,
+        metavar=metavar,
+        hidden=rare,
+        callback=within.checked,
     )
+
+
+def meant(
+    declared: Any,
+    *,
+    help: str = "",
+    panel: str = "",
+    metavar: str = "",
+    least: float | None = None,
+    most: float | None = None,
+    common: bool = False,
+) -> Any:
+    """A declared option as one command means it: spelled, checked and completed the same, with a sentence, a group or
+    ends of its own. common: every help page lists it, though other commands' only `--help-all`."""
+    own = copy(declared)
+    own.rich_help_panel = panel or declared.rich_help_panel
+    own.hidden = declared.hidden and not common
+    own.metavar = metavar or declared.metavar
+    own.help = help or declared.help
+    if isinstance(ends := getattr(declared.callback, "__self__", None), Within):
+        within = replace(ends, least=ends.least if least is None else least, most=ends.most if most is None else most)
+        own.help = f"{help or declared.help.removesuffix(f' [{ends.told}]')} [{within.told}]"
+        own.callback = within.checked
+    return own
 
 
 def whole(text: str, most: int = LARGEST) -> int | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from attncli.cli import declarations as the
 from attncli.cli.grouped_command import GroupedCommand, command_app
 from attncli.cli.offer import flat, only, without
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, TEXT, number, option
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, TEXT, meant, number, option
 
 __all__ = [
     "ANALYSIS",
@@ -27,6 +27,7 @@ __all__ = [
     "TextOptions",
     "command_app",
     "flat",
+    "meant",
     "number",
     "only",
     "option",

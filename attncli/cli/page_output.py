@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import Selection
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.options import OUTPUT, OutputOptions, option
@@ -30,10 +31,7 @@ SUFFIXES = (".html", ".htm")
 class PageOptions:
     """Whether a page is written, and how large it may be."""
 
-    html: Annotated[
-        Path | None,
-        option("--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, metavar="FILE"),
-    ] = None
+    html: Annotated[Path | None, the.HTML] = None
     html_budget: Annotated[
         str,
         option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import effect_options, request
 from attncli.cli import svg_output as picture
@@ -18,6 +19,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meant,
     only,
     option,
     without,
@@ -42,10 +44,7 @@ def patch(
     corrupt: Annotated[
         str, typer.Argument(help="The other text, of as many tokens.", show_default=False, metavar="CORRUPT")
     ],
-    target: Annotated[
-        str | None,
-        option("--target", help="The next token that is measured, or id:N.", panel=TEXT, metavar="TOK"),
-    ] = None,
+    target: Annotated[str | None, meant(the.TARGET, help="The next token that is measured, or id:N.")] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
     at: Annotated[

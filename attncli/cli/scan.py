@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attncli.cli import completion, delivery
+from attncli.cli import declarations as the
+from attncli.cli import delivery
 from attncli.cli.grouped_command import CommandGroup
-from attncli.cli.options import OUTPUT, TEXT, ComputeOptions, OutputOptions, command_app, number, only, option
+from attncli.cli.options import OUTPUT, TEXT, ComputeOptions, OutputOptions, command_app, meant, number, only, option
 from attncli.cli.output import Environment
 from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions
 from attncli.errors import AttnError, ExitCode, UsageError
@@ -42,12 +43,7 @@ def start(
     running: RunningOptions,
     model: Annotated[
         str,
-        typer.Argument(
-            help="A folder, hub id or alias.",
-            metavar="MODEL",
-            show_default=False,
-            autocompletion=completion.offer(completion.models),
-        ),
+        the.MODEL_ARGUMENT,
     ],
     texts: Annotated[
         list[str],
@@ -175,15 +171,10 @@ def show(
     output: ScanOutput,
     out: Folder,
     head: Annotated[
-        str | None, option("--head", help="One head closely, such as L5H11.", panel=TEXT, metavar="HEAD")
+        str | None, meant(the.HEAD, help="One head closely, such as L5H11.", metavar="HEAD", panel=TEXT)
     ] = None,
-    metric: Annotated[
-        str | None, option("--metric", help="Metric of the grid and the examples.", panel=TEXT, metavar="NAME")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        option("--html", help="Also write one offline page to look at in a browser.", panel=OUTPUT, metavar="FILE"),
-    ] = None,
+    metric: Annotated[str | None, meant(the.METRIC, help="Metric of the grid and the examples.", panel=TEXT)] = None,
+    html: Annotated[Path | None, the.HTML] = None,
 ) -> None:
     """A scan's numbers, as far as it is done.
 

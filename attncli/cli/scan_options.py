@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from attncli.cli.option import LARGEST_SEED
-from attncli.cli.options import COMPUTE, number, option
+from attncli.cli import declarations as the
+from attncli.cli.options import meant, number, option
 
 CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
 
@@ -25,10 +25,7 @@ class CorpusOptions:
         int,
         number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0),
     ] = 0
-    seed: Annotated[
-        int,
-        number("--seed", help="Seed of draws and intervals.", panel=CORPUS, least=0, most=LARGEST_SEED, metavar="S"),
-    ] = 0
+    seed: Annotated[int, meant(the.SEED_NUMBER, panel=CORPUS)] = 0
     dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False
     cluster: Annotated[
         str,
@@ -48,13 +45,11 @@ class CorpusOptions:
 class MeasureOptions:
     """What is measured of the heads."""
 
-    metric: Annotated[
-        list[str] | None, option("--metric", help="Metrics, apart by commas, or 'all'.", panel=MEASURE, metavar="NAME")
-    ] = None
+    metric: Annotated[list[str] | None, meant(the.METRIC, panel=MEASURE)] = None
     labels: Annotated[bool, option("--labels/--no-labels", help="Label the heads, with intervals.", panel=MEASURE)] = (
         True
     )
-    words: Annotated[bool, option("--words", help="Merge pieces to words.", panel=MEASURE)] = False
+    words: Annotated[bool, meant(the.WORDS, panel=MEASURE)] = False
     rows: Annotated[bool, option("--rows", help="Also a table of every text and head, as Parquet.", panel=MEASURE)] = (
         False
     )
@@ -74,10 +69,10 @@ class MeasureOptions:
         ),
     ] = None
     head: Annotated[
-        list[str] | None, option("--head", help="Heads for --effects: L5H11,L3H1.", panel=MEASURE, metavar="HEAD")
+        list[str] | None, meant(the.HEAD, help="Heads for --effects: L5H11,L3H1.", metavar="HEAD", panel=MEASURE)
     ] = None
     top: Annotated[
-        int, number("--top", help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000)
+        int, meant(the.TOP, help="Strongest texts kept of each head and metric.", panel=MEASURE, least=0, most=1000)
     ] = 20
 
 
@@ -95,5 +90,5 @@ class RunningOptions:
     engine: Annotated[
         str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
     ] = "here"
-    device: Annotated[str | None, option("--device", help="cpu or cuda.", panel=COMPUTE, metavar="NAME")] = None
-    dtype: Annotated[str, option("--dtype", help="float32 or bfloat16.", panel=COMPUTE, metavar="NAME")] = "float32"
+    device: Annotated[str | None, meant(the.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = None
+    dtype: Annotated[str, meant(the.DTYPE, help="float32 or bfloat16.", metavar="NAME")] = "float32"

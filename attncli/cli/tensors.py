@@ -14,7 +14,6 @@ from attncli.cli import page_output, request
 from attncli.cli.option import LARGEST
 from attncli.cli.options import (
     ATTENTION,
-    MODEL,
     ComputeOptions,
     OutputOptions,
     command_app,
@@ -40,9 +39,7 @@ def tensors(
             readable=False,
         ),
     ],
-    layer: Annotated[
-        int | None, number("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L", least=0)
-    ] = None,
+    layer: Annotated[int | None, the.ONE_LAYER] = None,
     head: Annotated[list[str] | None, the.HEAD] = None,
     mask: Annotated[list[str] | None, the.MASK] = None,
     scale: Annotated[str | None, the.SCALE] = None,

@@ -37,8 +37,7 @@ class Settings(Struct, frozen=True):
 
     d_k, d_v: per head; None for d_model / heads. bias: None for none, or a file's own. output_projection: None for
     "where there are several heads", or a file's own. position: "none", "sinusoidal", "learned", "alibi", "rope" or
-    "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for sqrt-dk, or what a file's class is
-    known to use. Sizes that a file has go before those told here.
+    "rope:THETA". scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for `SCALE`, or what a file's class uses.
     """
 
     d_model: int = 64
