@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import effect_options, request
 from attncli.cli import svg_output as picture
-from attncli.cli.effect_options import QUERY, TARGET, VERSUS
+from attncli.cli.effect_options import QUERY, VERSUS
 from attncli.cli.options import (
     AttentionOptions,
     ComputeOptions,
@@ -35,7 +36,7 @@ def logits(
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],
-    target: Annotated[str | None, TARGET] = None,
+    target: Annotated[str | None, the.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
 ) -> None:
