@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import masks
 import pytest
 from msgspec import Struct
 
+import attncli.guide
 from attncli.mechanism.mask import Hashed, Mask, SameBucket
 from attncli.mechanism.mask_spec import parse
 
+GUIDE = {lang: (Path(attncli.guide.__path__[0]) / lang / "masks.md").read_text("utf-8") for lang in ("en", "zh")}
+CHINESE = re.compile("[\u4e00-\u9fff]")
 BOUND_TO_VECTORS = {Hashed, SameBucket}
 """Kinds that no function of (i, j) can state; their oracle is that of hashing."""
 
@@ -48,3 +53,17 @@ def test_a_formula_counts_the_pairs(n):
 def test_an_example_is_of_its_kind(kind):
     assert type(parse(kind.spelling.example)) is kind
     assert kind.spelling.form.startswith(kind.spelling.name)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind.spelling], ids=lambda kind: kind.__name__)
+def test_the_guide_has_a_row_for_it(kind):
+    for lang, page in GUIDE.items():
+        assert re.search(rf"^\| `{kind.spelling.name}[:`]", page, re.M), f"no row for {kind.spelling.name} in {lang}"
+
+
+def test_each_sentence_is_in_its_language():
+    for mask, _ in masks.pairs(7):
+        english, chinese = mask.english(), mask.chinese()
+        assert not CHINESE.search(english), f"{type(mask).__name__} says {english!r}"
+        assert CHINESE.search(chinese), f"{type(mask).__name__} says {chinese!r}"
+        assert not re.search(r"\b[a-z]{2,} [a-z]{2,}\b", chinese), f"{type(mask).__name__} says {chinese!r}"
