@@ -59,11 +59,13 @@ def _by_steps(document: ExplainDocument, environment: Environment, how: View) ->
     assert environment.keys is not None
     blocks = [block for block in explain_blocks(document, how) if block.rows]
     for at, block in enumerate(blocks):
-        environment.write((("\n" if at else "") + answer.printed(block, how, environment)).encode())
+        environment.write(answer.printed(block, how, environment).encode())
         if at + 1 < len(blocks):
             asked = answer.printed(remark(say(how, "step.wait"), how), how, environment).rstrip("\n")
             environment.write(f"\n{asked}".encode())
-            key = environment.keys()
-            environment.write(b"\r\x1b[2K")
+            try:
+                key = environment.keys()
+            finally:  # also where Ctrl-C ends it
+                environment.write(b"\r\x1b[2K")
             if key in ENDS:
                 return

@@ -47,7 +47,8 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
             case _ if part in PROJECTIONS:
                 blocks.append(_projection(part, document, view) if view.show is not None else Lines())
             case "header":
-                blocks += [header(document, view), worked.place(), remark(say(view, "kept", view.precision), view)]
+                kept = remark(say(view, "kept", view.precision), view)
+                blocks.append(spaced((header(document, view), worked.place(), kept)))
             case "tokens":
                 blocks.append(tokens_part(document.tokens, view))
             case "shapes":
