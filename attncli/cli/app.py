@@ -47,6 +47,12 @@ GROUPS = {
 ABOUT = "attn: inspect attention on text, step by step."
 MORE = "attn --help says what each does, attn COMMAND --help how."
 TRY = 'Try: attn run "The animal didn\'t cross the street because it was too tired"'
+NEXT = (
+    'attn explain "humpty dumpty sat on" --query on',
+    'attn run --model minilm "it was too tired" --query it',
+    "attn guide",
+)
+"""What to try after that: a derivation, a trained model, the guide."""
 
 
 class LazyGroup(TyperGroup):
@@ -99,7 +105,10 @@ def short_page(lang: str = "en") -> str:
     listed = "\n".join(
         f"  {group}{' ' * (width - _cells(group))}  {' '.join(names)}" for group, names in groups.items()
     )
-    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{_in(lang, MORE)}\n{_in(lang, TRY)}"
+    tried = _in(lang, TRY)
+    margin = " " * _cells(tried.partition("attn")[0])
+    tried += "".join(f"\n{margin}{line}" for line in NEXT)
+    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{tried}\n\n{_in(lang, MORE)}"
 
 
 def _in(lang: str, text: str) -> str:
@@ -119,7 +128,7 @@ def _told(text: str, ctx: Any) -> str:
 
 
 def _cells(text: str) -> int:
-    """How wide a group's name is; ideographs take two cells."""
+    """How wide our own words are; ideographs and their colon take two cells."""
     return sum(1 + (ord(char) > 0x2E7F) for char in text)
 
 

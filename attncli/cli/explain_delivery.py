@@ -10,14 +10,12 @@ from attncli.cli import delivery as answer
 from attncli.cli import svg_output as picture
 from attncli.cli.explain_options import ExplainOutput
 from attncli.cli.output import Environment
+from attncli.cli.pause import paused
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.explain import ExplainDocument
     from attncli.render.view import View
-
-ENDS = ("q", "Q", "\x03", "\x04", "\x1b", "")
-"""Keys that end the steps: q, Ctrl-C, Ctrl-D, Escape, and no key at all."""
 
 
 def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOutput) -> None:
@@ -52,20 +50,11 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
 
 
 def _by_steps(document: ExplainDocument, environment: Environment, how: View) -> None:
-    from attncli.render.headings import remark
-    from attncli.render.phrases import say
     from attncli.render.screens.explain import explain_blocks
 
-    assert environment.keys is not None
-    blocks = [block for block in explain_blocks(document, how) if block.rows]
-    for at, block in enumerate(blocks):
-        environment.write(answer.printed(block, how, environment).encode())
-        if at + 1 < len(blocks):
-            asked = answer.printed(remark(say(how, "step.wait"), how), how, environment).rstrip("\n")
-            environment.write(f"\n{asked}".encode())
-            try:
-                key = environment.keys()
-            finally:  # also where Ctrl-C ends it
-                environment.write(b"\r\x1b[2K")
-            if key in ENDS:
+    for at, block in enumerate(block for block in explain_blocks(document, how) if block.rows):
+        if at:
+            environment.write(b"\n")
+            if paused("step.wait", how, environment):
                 return
+        environment.write(answer.printed(block, how, environment).encode())

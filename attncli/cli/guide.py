@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attncli.cli import completion, delivery
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, only, option
 from attncli.cli.output import Environment
+from attncli.cli.pause import paused
 from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.render.lines import Line, Lines
+    from attncli.render.view import View
 
 
 def guide(
@@ -44,7 +50,31 @@ def guide(
         environment.write(text.encode())
         return
     lines = contents(room.titles(how.lang), how) if text is None else drawn(text, how)
-    environment.write(delivery.printed(lines, how, environment).encode("utf-8", "backslashreplace"))
+    for at, screen in enumerate(_screens(lines, how, environment)):
+        if at and paused("guide.wait", how, environment):
+            return
+        environment.write(delivery.printed(screen, how, environment).encode("utf-8", "backslashreplace"))
+
+
+def _screens(lines: Lines, how: View, environment: Environment) -> Iterator[Lines]:
+    """A page cut into what one screen holds, with a line to spare, where someone at a terminal turns it; else whole."""
+    from attncli.render.lines import Lines
+    from attncli.render.safe import cells
+
+    height = environment.height
+    if environment.keys is None or not environment.stdout_is_terminal or height is None:
+        yield lines
+        return
+    rows: list[Line] = []
+    room = height - 1
+    for row in lines.rows:
+        takes = max(-(-sum(cells(text) for text, _ in row) // how.width), 1)  # a long command goes on below
+        if rows and takes > room:
+            yield Lines(tuple(rows))
+            rows, room = [], height - 1
+        rows.append(row)
+        room -= takes
+    yield Lines(tuple(rows))
 
 
 app = command_app(guide)

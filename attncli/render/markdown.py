@@ -10,6 +10,8 @@ from attncli.render.view import View
 WIDEST = 100
 """Cells beyond which prose is tiring to read."""
 FENCE = "```"
+MARGIN = 2
+"""Cells before a line of code, where an answer 80 cells wide still fits."""
 
 
 def markdown(text: str, view: View) -> Lines:
@@ -31,7 +33,8 @@ def markdown(text: str, view: View) -> Lines:
 
 def _code(text: str, view: View) -> Lines:
     rows = [line("")]
+    margin = " " * (MARGIN if view.width >= 80 + MARGIN else 0)
     for row in text.split("\n"):
         said = spell(row, ascii=view.ascii)
-        rows.append(line((f"  {said}", "bold" if said.startswith("$ ") else "bright_black")))
+        rows.append(line((f"{margin}{said}", "bold" if said.startswith("$ ") else "bright_black")))
     return stack([*rows, line("")])

@@ -178,7 +178,7 @@ def test_steps_wait_for_a_key() -> None:
     assert '"on" looks most at' in whole
     assert stepping(" ", " ", "q")[2] == 3
     assert "looks most at" not in stepping(" ", " ", "q")[1]
-    without = re.sub(r"\n— any key.*?\r\x1b\[2K", "", whole)
+    without = re.sub(r"— any key.*?\r\x1b\[2K", "", whole)
     assert without == ask("explain", TEXT, "--query", "on", "--color", "never").out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,8 @@ from asking import ask
 
 import attncli
 from attncli.analysis.documents.json_schema import SCHEMAS
+from attncli.cli import main
+from attncli.cli.output import Environment
 from attncli.inputs.tensors import tensor_file, write_tensors
 
 
@@ -200,3 +203,23 @@ def test_the_page_of_arrays_that_torch_computed(captured: Path, tmp_path: Path) 
     found = ask("tensors", str(captured), "--backend", "torch", "--html", str(tmp_path / "p.html"))
     assert found.code == 0, found.err
     assert (tmp_path / "p.html").stat().st_size > 10_000
+
+
+def test_the_guide_is_turned_screen_by_screen_at_a_terminal_and_whole_elsewhere() -> None:
+    def turned(*keys: str, terminal: bool = True) -> str:
+        out, pressed = BytesIO(), iter(keys)
+        environment = Environment(
+            stdin=BytesIO(), stdout=out, stderr=StringIO(), variables={"LANG": "C.UTF-8"}, stdin_is_terminal=True,
+            stdout_is_terminal=terminal, width=80, height=24, keys=lambda: next(pressed),
+        )  # fmt: skip
+        assert main(["guide", "cost", "--color", "never"], environment) == 0
+        return out.getvalue().decode()
+
+    whole, first = turned(terminal=False), turned("q")
+    assert "any key" not in whole
+    shown, _, rest = first.partition("— any key for more, q ends —")
+    assert whole.startswith(shown)
+    assert 15 <= shown.count("\n") <= 23
+    assert rest == "\r\x1b[2K"
+    everything = turned(*" " * 50)
+    assert everything.replace("— any key for more, q ends —\r\x1b[2K", "") == whole

@@ -4,6 +4,7 @@ from attncli.render.phrases import answers, effects, explore, layer_topics, scan
 
 PHRASES = {
     "guide.title": "the guide",
+    "guide.wait": "— any key for more, q ends —",
     "guide.how": "attn guide PAGE shows a page; --markdown prints it as it is written.",
     **scan.ENGLISH,
     **answers.ENGLISH,

@@ -4,6 +4,7 @@ from attncli.render.phrases import answers, effects, explore, layer_topics, scan
 
 PHRASES = {
     "guide.title": "指南",
+    "guide.wait": "—— 按任意键继续，q 结束 ——",
     "guide.how": "attn guide PAGE 显示一页；--markdown 按原样输出。",
     **scan.CHINESE,
     **answers.CHINESE,
