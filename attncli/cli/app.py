@@ -108,7 +108,7 @@ def short_page(lang: str = "en") -> str:
     tried = _in(lang, TRY)
     margin = " " * _cells(tried.partition("attn")[0])
     tried += "".join(f"\n{margin}{line}" for line in NEXT)
-    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{tried}\n\n{_in(lang, MORE)}"
+    return f"{_in(lang, ABOUT)}\n\n{listed}\n\n{_in(lang, MORE)}\n\n{tried}"
 
 
 def _in(lang: str, text: str) -> str:

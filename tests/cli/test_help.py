@@ -40,7 +40,9 @@ def test_bare_attn_fits_a_screen_and_groups_its_commands() -> None:
     lines = found.out.splitlines()
     assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
-    assert lines[-1].startswith("Try: attn run")
+    tried = lines[-4:]
+    assert tried[0].startswith("Try: attn run")
+    assert all(line.startswith("     attn ") for line in tried[1:])
     assert all(re.search(rf"\b{name}\b", found.out) for name in COMMANDS)
 
 
