@@ -89,7 +89,7 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
     if texts.values is not None:
         if len(texts.values) != len(texts.keys):
             raise InputError(
-                f"the values' text has {len(texts.values)} tokens, the keys' {len(texts.keys)}",
+                f"the values' text has {len(texts.values)}, the keys' {len(texts.keys)} tokens",
                 expected="one value for every key",
             )
         v = project(backend, spec, weights, "attn", x, model.store.embed(backend, list(texts.values)), context, 0).v

@@ -1,5 +1,6 @@
 """What the answers say holds in the numbers: each sentence appears where its rule is met, and only there."""
 
+import re
 from typing import Any
 
 import pytest
@@ -125,7 +126,9 @@ def test_a_comparison_says_where_and_which_way_it_differs() -> None:
 
     made = documents.run(["a", "b"])
     head = {"a": {"layer": 0, "head": 1}, "kept": 0.5, "max_difference": {"value": -0.3, "query": 0, "key": 1}}
-    document = {"a": made, "heads": [head], "summary": {"max_difference": -0.3}}
+    head["difference"] = [[0.0, -0.3], [0.0, 0.0]]
+    aligned = [(0, 0), (1, 1)]
+    document = {"a": made, "aligned": aligned, "heads": [head], "summary": {"max_difference": -0.3}}
     said = compare_answer(loose(document), WIDE).plain
     assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
     assert "Of the weight in A, 50 % rests on keys that B sees too." in said
@@ -187,3 +190,43 @@ def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(asked: tuple[str, 
 def test_tokens_say_which_words_are_cut(asked: tuple[str, ...], told: str) -> None:
     assert ask("tokens", *asked, "--brief").out == told
     assert ask("tokens", *asked).out.endswith("\n\n" + told)
+
+
+def marks(row: str) -> dict[str, str]:
+    """The mark before each word of a shaded sentence without colour."""
+    return {word.strip("[]░▒▓█"): mark for word in row.split() if (mark := word.strip("[]")[:1]) in "░▒▓█"}
+
+
+def test_the_keys_of_cross_attention_are_tinted_by_the_strongest_links_row() -> None:
+    asked = ("cross", "the cat sat", "le chat est assis")
+    document = ask(*asked, "--json").json
+    link, head = document["links"][0], document["layers"][0]["heads"][0]
+    asking, keys, *_ = ask(*asked, "--brief").out.splitlines()
+    assert asking.split()[link["query"]].startswith("[")
+    row = dict(zip(("le", "chat", "est", "assis"), head["weights"][link["query"]], strict=True))
+    assert marks(keys) == {word: "░▒▓█"[min(int(share * 4), 3)] for word, share in row.items() if share >= 0.05}
+
+
+def test_compared_words_are_tinted_by_how_far_their_weights_moved() -> None:
+    asked = ("compare", "the cat sat", "the dog sat")
+    document = ask(*asked, "--json").json
+    head = document["heads"][0]
+    query = head["max_difference"]["query"]
+    places = [a for a, _ in document["aligned"]]
+    moved = dict(zip(places, head["difference"][places.index(query)], strict=True))
+    shaded = ask(*asked, "--brief").out.splitlines()[0]
+    words = ("the", "cat", "sat")
+    assert f"[{words[query]}]" in re.sub("[░▒▓█]", "", shaded)
+    assert set(marks(shaded)) == {words[at] for at, value in moved.items() if abs(value) >= 0.05}
+
+
+def test_where_no_link_is_left_the_answer_says_which_are_not_counted() -> None:
+    told = ask("run", "a b", "--model", "minilm", "--brief").out
+    assert "No link is left to name: special tokens" in told
+    assert "tint" not in told
+
+
+def test_a_padded_batch_is_answered_with_what_padding_gets() -> None:
+    told = ask("explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200).out
+    assert "Of the 2 texts padded to 4 tokens no weight falls on padding" in told
+    assert "padded" not in ask("explain", "mask", "the cat", "--brief", width=200).out

@@ -3,6 +3,8 @@
 ENGLISH = {
     "answer.tint.row": "tint: the weight that the word gets",
     "answer.tint": "tint: words that get more than an even share of all weights",
+    "answer.tint.moved": "tint: by how much the word's weight differs",
+    "answer.links.none": "No link is left to name: special tokens, the word itself, its neighbours and the first word are not counted (--all-links counts all).",
     "answer.tint.links": "tint: the strongest weight that a word gets in any head",
     "answer.looks.one": "{0} looks most at {1}: {2} of its weight.",
     "answer.looks.one.two": "{0} looks most at {1} ({2} of its weight), then at {3} ({4}).",
@@ -80,6 +82,8 @@ ENGLISH = {
 CHINESE = {
     "answer.tint.row": "底色：这个词得到的权重",
     "answer.tint": "底色：得到的权重超过平均份额的词",
+    "answer.tint.moved": "底色：这个词的权重相差多少",
+    "answer.links.none": "没有可说的连接：特殊词元、词自身、紧邻的词和第一个词都不计（--all-links 全部计入）。",
     "answer.tint.links": "底色：这个词在任一头中得到的最大权重",
     "answer.looks.one": "{0} 最关注 {1}：占其权重的 {2}。",
     "answer.looks.one.two": "{0} 最关注 {1}（占其权重的 {2}），其次是 {3}（{4}）。",

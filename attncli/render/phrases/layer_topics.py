@@ -63,6 +63,7 @@ ENGLISH = {
     "mask.topic.batch.note": "· is padding: hidden as a key, in every row",
     "mask.topic.batch.weights": "weights of each text's last token",
     "mask.topic.batch.weights.note": "nothing rests on padding",
+    "mask.topic.padded": "Of the {0} texts padded to {1} tokens no weight falls on padding: each keeps the weights that it has alone (within {2}).",
     "mask.topic.batch.agree": "Padded together or each alone, the weights differ by at most {0}.",
     # multihead
     "multihead.title": "several heads",
@@ -170,6 +171,7 @@ CHINESE = {
     "mask.topic.batch.note": "· 是填充：作为键，在每一行中都被遮住",
     "mask.topic.batch.weights": "每段文本最后一个词元的权重",
     "mask.topic.batch.weights.note": "没有权重落在填充上",
+    "mask.topic.padded": "{0} 段文本填充到 {1} 个词元，没有权重落在填充上：每段文本的权重与单独运行时相同（相差不超过 {2}）。",
     "mask.topic.batch.agree": "一起填充运行与各自单独运行，权重至多相差 {0}。",
     "multihead.title": "多个注意力头",
     "multihead.lead": (

@@ -29,7 +29,7 @@ ANALYSIS: dict[str, str] = {
     "chunks of {0}, {1} round{2}, {3} buckets": "每块 {0}，{1} 轮{2}，{3} 个桶",
     "the decoder reads the query text one token late, after its start token: each row is where the next token is predicted": "解码器读查询文本时晚一个词元，从起始词元之后开始：每一行是预测下一个词元之处",
     "hash attention is within one text": "哈希注意力只在一段文本之内",
-    "the values' text has {0} tokens, the keys' {1}": "值的文本有 {0} 个词元，键的文本有 {1} 个",
+    "the values' text has {0}, the keys' {1} tokens": "值的文本有 {0} 个词元，键的文本有 {1} 个",
     "one value for every key": "每个键一个值",
     "the derivation is that of dense attention": "推导只针对稠密注意力",
     "numbers that can be written out": "能够写出来的数",

@@ -17,6 +17,7 @@ from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.phrases import say
 from attncli.render.safe import label
+from attncli.render.screens.overview import left_out
 from attncli.render.sentence import Word, sentence
 from attncli.render.view import View
 
@@ -59,11 +60,12 @@ def run_answer(document: RunDocument, view: View) -> Lines:
     else:
         shares, chosen = _received(document, looks), frozenset(look.query for look in looks[:1])
         told += [_link(document, looks[0], view)] if looks else []
+    told += [say(view, "answer.links.none")] if tokens and not told and left_out(document) else []
     told += [not_learned(document.model, view)]
     return stack(
         (
             sentence(words(document.text, tokens, shares, chosen), view),
-            remark(say(view, _tinted(document)), view) if tokens else Lines(),
+            remark(say(view, _tinted(document)), view) if any(shares) else Lines(),
             *(remark(said, view, style="") for said in told),
         )
     )

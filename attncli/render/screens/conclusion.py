@@ -14,6 +14,7 @@ from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.safe import label, safe
 from attncli.render.screens.answer import not_learned
+from attncli.render.screens.shading import compare_shaded, cross_shaded
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
         ends = [_word(side, at, view) for side, at in ((document.queries, link.query), (document.keys, link.key))]
         place = (link.layer, link.head) if heads > 1 else ()
         told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, _share(link.weight), *place))
-    return _said([*told, not_learned(document.model, view)], view)
+    said = _said([*told, not_learned(document.model, view)], view)
+    return stack((cross_shaded(document, view), said)) if document.links else said
 
 
 def tensors_answer(document: TensorsDocument, view: View) -> Lines:
@@ -73,7 +75,7 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     name = "answer.compare.more" if found.value > 0 else "answer.compare.less"
     place = (head.a.layer, head.a.head)
     kept = [say(view, "answer.compare.kept", _share(head.kept))] if head.kept not in (None, 1) else []
-    return _said([say(view, name, *ends, *sides, *place), *kept], view)
+    return stack((compare_shaded(document, head, view), _said([say(view, name, *ends, *sides, *place), *kept], view)))
 
 
 def mask_answer(document: MaskDocument, view: View) -> Lines:

@@ -17,6 +17,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import cut, label
 from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.shading import shaded
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.view import View
@@ -62,7 +63,10 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         for name, values, signed in pairs
     ]
     batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
-    told = stack(remark(said, view, style="") for said in (_shared(document, view), not_learned(document.model, view)))
+    row = as_matrix(document.after)[document.query]
+    seen = shaded(document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row")
+    answers = (_shared(document, view), _padded(document, view), not_learned(document.model, view))
+    told = stack((seen, *(remark(said, view, style="") for said in answers)))
     return (header(document, view), lead, *drawn, _row(document, texts, view), *batch, told)
 
 
@@ -126,6 +130,18 @@ def _shared(document: MaskTopic, view: View) -> str:
     if left <= 0 or np.abs(before[seen] / left - after[seen]).max() > CLOSE:
         return ""
     return say(view, "mask.topic.shared", name, f"{document.hidden:.{view.precision}f}", f"{left:.{view.precision}f}")
+
+
+def _padded(document: MaskTopic, view: View) -> str:
+    """That padding gets no weight and changes none, where several texts are padded together and it holds."""
+    if document.batch is UNSET:
+        return ""
+    longest = max(len(one.tokens) for one in document.batch)
+    landed = max(float(np.nan_to_num(list(one.weights)[len(one.tokens) :]).sum()) for one in document.batch)
+    apart = max(one.agreement for one in document.batch)
+    if landed > 0 or apart > CLOSE:
+        return ""
+    return say(view, "mask.topic.padded", len(document.batch), longest, f"{apart:.1e}")
 
 
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:

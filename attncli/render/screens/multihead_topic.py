@@ -11,11 +11,12 @@ from msgspec import UNSET
 from attncli.render.column_names import key_names
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
-from attncli.render.matrix import matrix
+from attncli.render.matrix import as_matrix, matrix
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.shading import shaded
 from attncli.render.sums import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
@@ -100,7 +101,9 @@ def _answer(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
             parts.append(say(view, "multihead.looks", one.head, word, f"{one.weights[best]:.2f}"))
     asked = say(view, "quoted", label(texts[document.query], ascii=view.ascii))
     said = say(view, "multihead.answer", asked, say(view, "multihead.and").join(parts)) if parts else ""
-    return stack(remark(each, view, style="") for each in (said, not_learned(document.model, view)))
+    most = as_matrix([one.weights for one in document.heads]).max(axis=0)
+    seen = shaded(document.text or "", document.tokens, most, view, query=document.query, tint="answer.tint.links")
+    return stack((seen, *(remark(each, view, style="") for each in (said, not_learned(document.model, view)))))
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:

@@ -1,0 +1,54 @@
+"""The sentence above an answer, its words tinted by numbers of the document: by a query's weights, or by what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attncli.render.headings import remark
+from attncli.render.lines import Lines, stack
+from attncli.render.matrix import as_matrix
+from attncli.render.phrases import say
+from attncli.render.screens.answer import words
+from attncli.render.sentence import sentence
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.compare import ComparedHead, CompareDocument
+    from attncli.analysis.documents.cross import CrossDocument
+    from attncli.analysis.documents.parts import TokenRow
+
+
+def shaded(
+    text: str, tokens: Sequence[TokenRow], shares: Iterable[float], view: View, *, query: int | None, tint: str
+) -> Lines:
+    """The text's words, tinted by their shares, the query in brackets, and what the tint says. tint: its phrase.
+    Shares past the tokens (learned keys) are left out; words without a share stay as they are."""
+    found: list[float | None] = [float(share) for share in np.nan_to_num(list(shares))][: len(tokens)]
+    found += [None] * (len(tokens) - len(found))
+    chosen = frozenset() if query is None else frozenset({query})
+    return stack((sentence(words(text, tokens, found, chosen), view), remark(say(view, tint), view)))
+
+
+def cross_shaded(document: CrossDocument, view: View) -> Lines:
+    """Both texts: the query of the strongest link in brackets, the keys tinted by that head's weights."""
+    link = document.links[0]
+    layer = next(one for one in document.layers if one.layer == link.layer)
+    head = next(one for one in layer.heads if one.head == link.head)
+    nothing: list[float | None] = [None] * len(document.queries)
+    asking = sentence(words(document.query_text, document.queries, nothing, frozenset({link.query})), view)
+    row = as_matrix(head.weights)[link.query]
+    keys = shaded(document.key_text, document.keys, row, view, query=None, tint="answer.tint.row")
+    return stack((asking, keys))
+
+
+def compare_shaded(document: CompareDocument, head: ComparedHead, view: View) -> Lines:
+    """The text of A: the query of the weight that moved most in brackets, each word tinted by how far its own
+    moved."""
+    found = head.max_difference
+    places = [left for left, _ in document.aligned]
+    moved = np.zeros(len(document.a.tokens))
+    moved[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(found.query)]))[: len(places)]
+    return shaded(document.a.text, document.a.tokens, moved, view, query=found.query, tint="answer.tint.moved")
