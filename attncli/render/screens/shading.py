@@ -26,8 +26,8 @@ def shaded(
 ) -> Lines:
     """The text's words, tinted by their shares, the query in brackets, and what the tint says. tint: its phrase.
     Shares past the tokens (learned keys) are left out; words without a share stay as they are."""
-    found: list[float | None] = [float(share) for share in np.nan_to_num(list(shares))][: len(tokens)]
-    found += [None] * (len(tokens) - len(found))
+    held = [float(share) for share in np.nan_to_num(list(shares))][: len(tokens)]
+    found = [*held, *[None] * (len(tokens) - len(held))]
     chosen = frozenset() if query is None else frozenset({query})
     return stack((sentence(words(text, tokens, found, chosen), view), remark(say(view, tint), view)))
 
