@@ -71,6 +71,8 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     ]
 
 
+SHOWN = ("masked", "weights", "mixed", "out")
+"""Stages of which a run's document has the numbers without all of them being asked for."""
 ENCODER = "this is the encoder reading the text; attn cross shows how the decoder looks at it"
 
 
@@ -205,7 +207,8 @@ def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, sta
     `scores` are the values that enter the softmax, null where hidden. stages: whether to add
     every stage by name.
     """
-    found = {name: backend.numpy(array) for name, array in trace.stages.items()}
+    shown = trace.stages if stages else {name: trace.stages[name] for name in SHOWN if name in trace.stages}
+    found = {name: backend.numpy(array) for name, array in shown.items()}
     parts = [
         RunHead(
             head=head,
@@ -246,7 +249,7 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     """A warning where a layer's numbers left the range of its data type: such rows are NaN, null in JSON, and no
     mask's work."""
-    rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]), np.float64)).all(-1)
+    rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:
         return []

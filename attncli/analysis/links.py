@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,10 +12,9 @@ from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import LeftOutKind, LinkRow, TopLink
 from attncli.analysis.documents.run import StrongestLink
 from attncli.analysis.exclude import exclusion
-from attncli.analysis.row_facts import About, WeightRows, portions
+from attncli.analysis.row_facts import portions
 from attncli.analysis.toplinks import TopLinks
-from attncli.analysis.visible_keys import sight
-from attncli.arrays.backend import numpy_backend
+from attncli.analysis.visible_keys import Floats
 from attncli.inputs.token import Token
 
 LEFT_OUT: Final[tuple[LeftOutKind, ...]] = ("special", "self", "neighbours", "first")
@@ -45,6 +44,7 @@ class Links:
         out = exclusion(() if everything else LEFT_OUT, tokens, queries=queries)
         self._out = out if query is None else replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
+        self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
 
     def consumer(self, layer: int, heads: Sequence[int]) -> TopLinks:
         """A consumer for the rows of one layer's heads; what it takes counts from then on."""
@@ -57,13 +57,20 @@ class Links:
         """Take a whole layer's weights [query, key], one array per head; keys past the tokens (learned ones) are
         ignored."""
         taken, count = self.consumer(layer, heads), len(weights[0]) if len(heads) else 0
-        for head, row in portions(len(heads), count, self._keys):
-            known = np.nan_to_num(np.stack([one[row, : self._keys] for one in weights[head]]))
+        for _, row in portions(1, count, self._keys):
             i = np.arange(row.start, row.stop)
-            rows = WeightRows(
-                numpy_backend("float64"), known, i, 0, sight(None, i.size, 0, self._keys), About(aligned=False)
-            )
-            taken.add(rows, first_head=head.start)
+            for head, one in enumerate(weights):
+                rows = one[row, : self._keys]
+                taken.add_whole(head, rows, i, self._counting(row, rows.dtype))
+
+    def _counting(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
+        """1 for each pair of these queries that counts and 0 for the others; None where all count."""
+        if not self._out.names and not self._out.queries.any():
+            return None
+        asked = (row.start, row.stop, dtype)
+        if self._last is None or self._last[0] != asked:  # every head of every layer asks for the same
+            self._last = asked, (~self._out.rows(np.arange(row.start, row.stop))).astype(dtype)
+        return self._last[1]
 
     def overview(self) -> list[StrongestLink]:
         """Each head's strongest link, None for a head that has none."""

@@ -215,6 +215,7 @@ def run_document(
             )
         if wanted.matrices:
             layers.append(part)
+        del trace, part  # while the next layer is computed
     return RunDocument(
         **header(model, text, tokens, words, computing=None if batched is None else batched.computing),
         queries=UNSET if wanted.query is None else [wanted.query],

@@ -44,22 +44,39 @@ class TopLinks:
         return -kept[-1][0] if len(kept) == self.top else 0.0
 
     def _look(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
-        """Keep what is strong enough of these rows, [row, key]. which: their places in the block, rising."""
+        """Look at these rows, [row, key], without the pairs left out. which: their places in the block, rising."""
         queries = rows.i[which]
         if self._leave_out is not None:
             weights = np.where(self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]], 0.0, weights)
+        self._take(head, queries, weights, weights.max(-1), rows.low)
+
+    def add_whole(self, head: int, weights: Floats, i: Ints, counting: Floats | None) -> None:
+        """Add rows of one head over all keys, [row, key], of the queries i, rising. NaN is no link.
+
+        counting: 1 for each pair that counts and 0 for the others, of the weights' type; None where all count.
+        """
+        counted = weights if counting is None else weights * counting
+        peak = counted.max(-1)
+        if np.isnan(peak).any():
+            counted = np.nan_to_num(counted)
+            peak = counted.max(-1)
+        self._take(head, i, counted, peak, 0)
+
+    def _take(self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int) -> None:
+        """Keep what is strong enough of these rows, [row, low…], each with its largest weight."""
+        least, beaten = self._bound(peak), self._least(head)
         # a row's largest weight is a link: as many rows as there are links to keep give a bound that most weights miss
-        least = max(self._bound(weights.max(-1)), np.nextafter(self._least(head), np.inf))
-        row, key = np.nonzero(weights >= least)
+        which = np.flatnonzero((peak >= least) & (peak > beaten))
+        weights, queries = weights[which], queries[which]
+        row, key = np.nonzero((weights >= least) & (weights > beaten))
         found = weights[row, key]
         if found.size > self.top:
             # only what may be among them is sorted
-            least = self._bound(found)
-            maybe = np.flatnonzero(found >= least)
+            maybe = np.flatnonzero(found >= self._bound(found))
             strongest = maybe[np.argsort(-found[maybe], kind="stable")[: self.top]]
             row, key, found = row[strongest], key[strongest], found[strongest]
         kept = self._found[head]
-        kept += zip((-found).tolist(), queries[row].tolist(), (rows.low + key).tolist(), strict=True)
+        kept += zip((-found).tolist(), queries[row].tolist(), (low + key).tolist(), strict=True)
         kept.sort()
         del kept[self.top :]
 

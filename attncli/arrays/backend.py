@@ -8,6 +8,7 @@ Axes are counted from the end, so that any number of leading axes passes through
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from attncli.errors import UnsupportedError, UsageError
@@ -182,6 +183,10 @@ class Operations(Protocol[Kind]):
 
     def activation(self, kind: str, array: Kind) -> Kind | None:
         """The activation function of this name in one step, as a new array; None where the library has no such step."""
+
+    def each_alone(self) -> AbstractContextManager[int]:
+        """While it lasts, an operation keeps to the thread that asks for it; gives how many such threads are worth
+        starting."""
 
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""

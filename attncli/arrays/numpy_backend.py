@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,9 @@ class NumpyBackend:
 
     def activation(self, kind: str, array: NDArray) -> NDArray | None:
         return None
+
+    def each_alone(self) -> AbstractContextManager[int]:
+        return nullcontext(threads.cores())
 
     def entropy(self, array: NDArray) -> NDArray:
         # an entry of 0 meets ln 1: nothing is added, and 0·−inf never arises

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +15,10 @@ from torch.nn import functional
 from attncli.errors import InputError, LimitError, UnsupportedError, UsageError
 
 Tensor: TypeAlias = torch.Tensor
+LEAST_EXPONENT = {torch.float32: -87.0, torch.float64: -708.0}
+"""Of what the exponential is just above the least normal number."""
+FEW_TIMES = 4
+"""How many times a mask is used over and over from which it repays writing it as numbers."""
 
 
 class TorchBackend:
@@ -90,13 +96,18 @@ class TorchBackend:
         return torch.where(condition, a, b)
 
     def hide(self, array: Tensor, seen: Tensor) -> Tensor:
+        if array.is_cpu and seen.numel() * FEW_TIMES <= array.numel():
+            # a third of the time of masked_fill_; what is NaN in a hidden place shows in the sum
+            torch.minimum(array, torch.where(seen, float("inf"), -float("inf")).to(array.dtype), out=array)
+            if not bool(array.sum().isnan()):
+                return array
         return array.masked_fill_(~seen, -float("inf"))
 
     def at_least(self, array: Tensor, least: float) -> Tensor:
         return array.clamp_min_(least)
 
     def exp_over(self, array: Tensor) -> Tensor:
-        return array.exp_()
+        return _exponential(array) if array.is_cpu and array.dtype in LEAST_EXPONENT else array.exp_()
 
     def exp(self, array: Tensor, *, out: Tensor | None = None) -> Tensor:
         return torch.exp(array, out=out)
@@ -147,11 +158,27 @@ class TorchBackend:
             case _:
                 return None
 
+    @contextmanager
+    def each_alone(self) -> Iterator[int]:
+        count = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield count
+        finally:
+            torch.set_num_threads(count)
+
     def entropy(self, array: Tensor) -> Tensor:
         # torch.special.entr is twice as slow; below the least normal number x ln x is 0 to the last bit of a sum
         logs = array.clamp_min(torch.finfo(array.dtype).tiny).log_()
         logs *= array
         return -logs.sum(-1)
+
+
+def _exponential(array: Tensor) -> Tensor:
+    """exp over the array itself, 0 below the least normal number: the library for the CPU takes five times as long for
+    −∞, and fifty times for a result that is subnormal."""
+    least = LEAST_EXPONENT[array.dtype]
+    return functional.threshold(array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True)
 
 
 def map_state_dict(path: str) -> dict[str, np.ndarray[Any, Any]]:

@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None, environment: Environment | None
     # Must be said before NumPy loads. Jobs that repay a second thread go to torch, which has threads of its
     # own; in small ones a second BLAS thread waits for a busy core longer than it computes.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # torch's threads wait for each other thousands of times: spinning, they take the processor from whom they wait for
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if not sys.warnoptions and not os.environ.get("ATTN_DEBUG"):
         import warnings
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.arrays import backend as arrays
 from attncli.arrays import threads
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.array_pool import Pool
@@ -124,21 +125,23 @@ class Checkpoint:
             begin = end
         return found[places]
 
-    def product(self, name: str, x: Array) -> Array | None:
-        """x·Wᵀ, [row, out], of a few rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
+    def product(
+        self, name: str, x: arrays.Array, backend: arrays.Backend, bias: arrays.Array | None = None
+    ) -> arrays.Array | None:
+        """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
         None where the tensor is not the next one that is read ahead.
 
         W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
         """
         info = self.info(name)
         ahead = self._plan is not None and self._plan.serves(name, info.start, info.stop)
-        if self._plan is None or not ahead or not worth_it(x, info.shape):
-            return None
         stored = self._types(info, None)[0]
-        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x)
+        if self._plan is None or not ahead or not worth_it(x, info.shape, stored.itemsize, backend):
+            return None
+        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x, backend, bias)
         self.bytes_read += info.bytes
         if not finite:
-            raise self._not_finite(name, info, x.dtype)
+            raise self._not_finite(name, info, named(backend.dtype))
         return found
 
     @cached_property

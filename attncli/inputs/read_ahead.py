@@ -13,9 +13,11 @@ from msgspec import Struct
 from attncli.inputs.positioned_file import PositionedFile
 
 Array = np.ndarray[Any, Any]
-PIECE = 2**20
-DEPTH = 32
+PIECE = 2**21
+DEPTH = 16
 """Pieces read before they are taken: 32 MiB in all."""
+TOGETHER = 64
+"""Products are as fast as they can be with multiples of this many rows of a weight."""
 WORTH_A_THREAD = 64 * 2**20
 """Fewer bytes than this are read faster without handing them from thread to thread."""
 
@@ -32,7 +34,8 @@ class Stretch(Struct, frozen=True, eq=False):
     @property
     def step(self) -> int:
         """Bytes of a piece: whole rows, as many as are no more than `PIECE`, or `PIECE` where one row is more."""
-        return PIECE // self.row * self.row or PIECE
+        rows = PIECE // self.row
+        return (rows - rows % TOGETHER if rows >= TOGETHER else rows) * self.row or PIECE
 
 
 class Pieces:

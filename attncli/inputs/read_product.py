@@ -1,4 +1,4 @@
-"""The product of a few rows with a stored matrix, made while the matrix is read.
+"""The product of rows with a stored matrix, made while the matrix is read.
 
 Widened and written to memory, a matrix of 16-bit numbers is moved five times: written, read for the product, each at
 twice its size. A tile that stays in the processor's cache is moved once.
@@ -12,33 +12,86 @@ from typing import Any
 import numpy as np
 
 from attncli.arrays import few_rows, threads
+from attncli.arrays.backend import ITEM, Backend
+from attncli.arrays.backend import Array as AnyArray
 from attncli.inputs.read_ahead import PIECE, Pieces
 from attncli.inputs.widening import STEP, all_finite
 
 Array = np.ndarray[Any, Any]
+MANY_ROWS_STEP = 2**19
+"""Numbers of a matrix multiplied with many rows at once: what is done for each product with the rows then weighs
+little."""
 
 
-def worth_it(x: Array, shape: Sequence[int]) -> bool:
-    """Whether x, [row, in], is few rows of floats for a matrix of this shape, [out, in], with rows short enough."""
-    return (
-        len(shape) == 2
-        and x.ndim == 2
-        and x.shape[1] == shape[1]
-        and 1 < len(x) <= few_rows.FEW_ROWS
-        and x.dtype.itemsize >= 4
-        and x.flags.c_contiguous
-        and few_rows.block_of(x) is not None
-        and shape[1] * x.dtype.itemsize <= PIECE
-    )
+def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend) -> bool:
+    """Whether x, [row, in], is rows of floats for a matrix of this shape, [out, in], that can be multiplied with in
+    tiles. item: bytes of a stored number."""
+    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[1] or len(x) < 2 or backend.device != "cpu":
+        return False
+    if shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
+        return False
+    if backend.name != "numpy":
+        return backend.dtype_of(x) == backend.dtype
+    rows = np.asarray(x)
+    few = len(rows) <= few_rows.FEW_ROWS
+    return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and (not few or few_rows.block_of(rows) is not None)
 
 
-def multiplied(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
-    """x·Wᵀ, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W."""
+def multiplied(
+    pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: AnyArray, backend: Backend, bias: AnyArray | None
+) -> tuple[AnyArray, bool]:
+    """x·Wᵀ + b, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W.
+
+    An infinite or undefined weight leaves no number of its column finite, so that only where the first row has such a
+    number each weight is looked at.
+    """
+    if backend.name != "numpy":
+        return _by_library(pieces, stored, shape, x, backend, bias)
+    found, finite = _by_tiles(pieces, stored, shape, np.asarray(x))
+    if bias is not None:
+        found += np.asarray(bias)
+    return found, finite
+
+
+def _by_library(
+    pieces: Pieces,
+    stored: np.dtype[Any],
+    shape: Sequence[int],
+    x: AnyArray,
+    backend: Backend,
+    bias: AnyArray | None,
+) -> tuple[AnyArray, bool]:
+    """`multiplied` by a library that widens and adds the bias as part of its product."""
+    rows, width = shape
+    found = backend.full((len(x), rows), 0, backend.dtype)
+    finite: list[bool] = []
+
+    def take() -> None:
+        for first, piece in pieces:
+            numbers = piece.view(stored)
+            weight = backend.array(numbers.reshape(-1, width))
+            above = first // (width * stored.itemsize)
+            part = slice(above, above + len(weight))
+            product = backend.affine(x, weight, None if bias is None else bias[part])
+            found[:, part] = product
+            finite.append(
+                bool(backend.isfinite(product[0]).all())
+                or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
+            )
+
+    with backend.each_alone() as count:
+        threads.at_once([take] * count)
+    return found, all(finite)
+
+
+def _by_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+    """`multiplied` a tile at a time, without a bias."""
     rows, width = shape
     found = np.empty((len(x), rows), x.dtype)
     finite: list[bool] = []
-    block = few_rows.block_of(x) or 1
-    many = max(STEP // width // block, 1) * block
+    few = len(x) <= few_rows.FEW_ROWS
+    block = few_rows.block_of(x) or 1 if few else 1
+    many = max((STEP if few else MANY_ROWS_STEP) // width // block, 1) * block
 
     @np.errstate(over="ignore", invalid="ignore")
     def take() -> None:
@@ -49,10 +102,9 @@ def multiplied(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: A
             for at in range(0, len(part), many):
                 here = tile[: min(many, len(part) - at)]
                 here[:] = part[at : at + many]
-                product = few_rows.product_of_any(x, here.T, block)
+                product = few_rows.product_of_any(x, here.T, block) if few else np.matmul(x, here.T)
                 found[:, above + at : above + at + len(here)] = product
-                # an infinite or undefined weight leaves no number of its column finite
-                finite.append(bool(np.isfinite(product).all()) or all_finite(here))
+                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
 
-    threads.at_once([take, take] if threads.cores() > 1 else [take])
+    threads.at_once([take] * min(threads.cores(), 2))
     return found, all(finite)

@@ -23,9 +23,9 @@ class Weights(Protocol):
 class ReadWeights(Weights, Protocol):
     """Weights that are read when they are asked for."""
 
-    def product(self, role: str, x: Array, backend: Backend) -> Array | None:
-        """x·Wᵀ, [row, out], of the next weight in line, multiplied with while it is read; None where it is to be asked
-        for whole. x: [row, in]."""
+    def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        """x·Wᵀ + b, [row, out], with the roles `name`.weight and `name`.bias, multiplied with while the weight is read;
+        None where it is not the next one in line or is to be asked for whole. x: [row, in]."""
 
 
 class Context(Struct, frozen=True, eq=False):

@@ -48,10 +48,9 @@ def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array
     """As `linear`; None if there is no such weight."""
     flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
     if isinstance(weights, ReadWeights):
-        product = weights.product(f"{name}.weight", flat, backend)
+        product = weights.product(name, flat, backend)
         if product is not None:
-            bias = weights(f"{name}.bias")
-            return (product if bias is None else product + bias).reshape((*x.shape[:-1], product.shape[-1]))
+            return product.reshape((*x.shape[:-1], product.shape[-1]))
     weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
     if weight is None:
         return None

@@ -130,8 +130,8 @@ class _Layer:
             held.update(self._store._read(self._backend, bound))
         return held.pop(role) if held[role].ndim == 2 else held[role]
 
-    def product(self, role: str, x: Array, backend: Backend) -> Array | None:
-        bound = self._places.get(role)
-        if bound is None or bound.shared or bound.form != "whole" or bound.transposed or backend.name != "numpy":
+    def product(self, name: str, x: Array, backend: Backend) -> Array | None:
+        bound = self._places.get(f"{name}.weight")
+        if bound is None or bound.shared or bound.form != "whole" or bound.transposed:
             return None
-        return self._store.checkpoint.product(bound.tensors[0], backend.numpy(x))
+        return self._store.checkpoint.product(bound.tensors[0], x, backend, self(f"{name}.bias"))

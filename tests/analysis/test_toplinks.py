@@ -36,6 +36,14 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
             if weights[head, q, k] and q != 6 and k not in (4, q, q - 1)
         ]
         assert links == [(q, k, -less) for less, q, k in sorted(every)[:TOP]]
+    whole = TopLinks(HEADS, TOP, None)
+    counting = 1.0 - Exclusion((), keys, queries, (0, -1)).rows(np.arange(N))
+    for begin in range(0, N, block):
+        i = np.arange(begin, min(begin + block, N))
+        for head in range(HEADS):
+            holed = np.where(weights[head, i] == 0, np.nan, weights[head, i])
+            whole.add_whole(head, holed, i, counting[i])
+    assert whole.found() == found.found()
 
 
 @pytest.mark.parametrize(("query", "everything"), [(None, True), (2, True), (None, False), (2, False)])

@@ -187,6 +187,24 @@ def test_selection_keeps_the_data_type_and_ignores_what_is_not_selected(kind, dt
 
 
 @each
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scores_far_below_and_hidden_numbers_of_any_kind(kind, dtype):
+    backend = of(kind, dtype)
+    seen = np.tril(np.ones((5, 5), bool))
+    scores = np.linspace(-900, 80, 8 * 25).reshape(8, 5, 5)
+    for bad in (0.0, np.nan, np.inf, -np.inf):
+        scores[3, 1, 4] = bad  # hidden
+        hidden = backend.hide(backend.array(scores.copy()), backend.keep(seen))
+        assert np.array_equal(backend.numpy(hidden), np.where(seen, scores, -np.inf).astype(dtype))
+    scores[2, 3, 1], scores[2, 3, 2] = np.nan, np.inf  # seen, and told
+    hidden = backend.hide(backend.array(scores.copy()), backend.keep(seen))
+    found = backend.numpy(backend.exp_over(hidden))
+    wanted = np.exp(np.where(seen, scores, -np.inf).astype(dtype))
+    assert (found[:, ~seen] == 0).all()
+    assert np.allclose(found, wanted, rtol=1e-5, atol=np.finfo(dtype).tiny * 2, equal_nan=True)
+
+
+@each
 def test_overwriting(kind):
     backend = of(kind)
     x = backend.array(X.copy())

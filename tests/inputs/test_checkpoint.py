@@ -11,6 +11,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs import checkpoint as module
 from attncli.inputs.checkpoint import PIECE, Checkpoint
@@ -159,31 +160,39 @@ def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             assert found.bytes_read - before == sum(big[name].nbytes for name in asked)
 
 
+COMPUTING = [("numpy", "float32"), ("torch", "float32"), ("torch", "bfloat16")]
+
+
 @pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32", "float64"])
-@pytest.mark.parametrize(("rows", "width"), [(1021, 1031), (61, 14_011), (3, 262_147)])
+@pytest.mark.parametrize(("rows", "width"), [(1021, 1031), (61, 14_011), (3, 524_309)])
+@pytest.mark.parametrize("count", [7, 65])
 def test_a_product_while_reading_is_that_of_the_matrix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, rows: int, width: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, rows: int, width: int, count: int
 ) -> None:
     monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
     chance = np.random.default_rng(rows)
     weight = chance.standard_normal((rows, width)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
-    x = chance.standard_normal((7, width)).astype(np.float32)
+    x, bias = chance.standard_normal((count, width)).astype(np.float32), chance.standard_normal(rows).astype(np.float32)
     folder = make(tmp_path / "m", {"model.safetensors": {"a": weight, "b": weight[::-1].copy()}})
     wanted = x.astype(np.float64) @ weight.astype(np.float64).T
     with Checkpoint.open(folder) as found:
-        assert found.product("a", x) is None  # not announced
-        found.ahead(["a", "b"])
-        assert found.product("b", x) is None  # not its turn
-        product = found.product("a", x)
-        if width * 4 > 2**20:
-            assert product is None  # a row is more than a tile
-            return
-        assert product is not None
-        assert product.dtype == np.float32
-        assert np.abs(product - wanted).max() < 1e-5 * width**0.5
-        assert found.bytes_read == weight.nbytes
-        assert found.product("b", x[:1]) is None  # one row goes another way
-        assert np.array_equal(found.read("b", "float32"), weight[::-1].astype(np.float32))
+        for name, dtype in COMPUTING:
+            backend = choose(name, device=None, dtype=dtype)
+            rounding = 2.0**-7 if dtype == "bfloat16" else 1e-5
+            held, before = backend.array(x), found.bytes_read
+            assert found.product("b", held, backend) is None  # not announced, or the reading ended
+            found.ahead(["a", "b"])
+            assert found.product("b", held, backend) is None  # not its turn
+            assert found.product("a", held[:1], backend) is None  # one row goes another way
+            product = found.product("a", held, backend, backend.array(bias))
+            if width * max(weight.itemsize, 2 if dtype == "bfloat16" else 4) > 2**21:
+                assert product is None  # a row is more than a tile
+                continue
+            assert product is not None
+            assert backend.dtype_of(product) == dtype
+            assert np.abs(backend.numpy(product) - wanted - bias).max() < rounding * 4 * width**0.5
+            assert found.bytes_read - before == weight.nbytes
+            assert np.array_equal(found.read("b", "float32"), weight[::-1].astype(np.float32))
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -193,28 +202,34 @@ def test_a_weight_that_is_not_finite_is_refused_while_reading(
 ) -> None:
     monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
     weight = np.ones((1021, 1031), ml_dtypes.bfloat16)
-    x = np.zeros((5, 1031), np.float32)  # nothing of the matrix matters, and still it is refused
     weight[place] = bad
     folder = make(tmp_path / "m", {"model.safetensors": {"a": weight}})
     with Checkpoint.open(folder) as found:
-        found.ahead(["a"])
-        with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
-            found.product("a", x)
+        for name, dtype in COMPUTING:
+            for count in (5, 40):
+                backend = choose(name, device=None, dtype=dtype)
+                found.ahead(["a"])
+                # nothing of the matrix matters, and still it is refused
+                with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
+                    found.product("a", backend.full((count, 1031), 0.0, dtype), backend)
 
 
+@pytest.mark.parametrize(("name", "dtype"), COMPUTING)
 def test_a_vector_that_is_not_finite_is_no_fault_of_the_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str
 ) -> None:
     monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
     folder = make(tmp_path / "m", {"model.safetensors": {"a": np.ones((1021, 1031), ml_dtypes.bfloat16)}})
-    x = np.ones((2, 1031), np.float32)
-    x[1, 3] = np.nan
+    backend = choose(name, device=None, dtype=dtype)
     with Checkpoint.open(folder) as found:
-        found.ahead(["a"])
-        product = found.product("a", x)
-    assert product is not None
-    assert np.array_equal(product[0], np.full(1021, 1031, np.float32))
-    assert np.isnan(product[1]).all()
+        for place in (0, 1):
+            x = backend.full((2, 1031), 1.0, dtype)
+            x[place, 3] = np.nan
+            found.ahead(["a"])
+            product = found.product("a", x, backend)
+            assert product is not None
+            assert np.abs(backend.numpy(product[1 - place]) / 1031 - 1).max() < 0.004
+            assert np.isnan(backend.numpy(product[place])).all()
 
 
 def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
 from asking import ask
 
+from attncli.arrays.backend import Array
 from attncli.arrays.selection import EVERY, Selection
 from attncli.inputs import checkpoint as reading
 from attncli.inputs.checkpoint import Checkpoint
@@ -104,8 +106,8 @@ def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeyp
     done: list[str] = []
     product = Checkpoint.product
 
-    def noted(self: Checkpoint, name: str, x: np.ndarray) -> np.ndarray | None:
-        found = product(self, name, x)
+    def noted(self: Checkpoint, name: str, *others: Any) -> Array | None:
+        found = product(self, name, *others)
         if found is not None:
             done.append(name)
         return found
