@@ -76,6 +76,7 @@ def workers_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+@pytest.mark.thorough
 def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path, reference):
     folder = tmp_path / "out"
     made = planned(encoder, corpus, folder)
@@ -145,6 +146,7 @@ worker.Worker.compute = dies
 """
 
 
+@pytest.mark.thorough
 def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, tmp_path, monkeypatch):
     (tmp_path / "dying").mkdir()
     (tmp_path / "dying/sitecustomize.py").write_text(DYING)
