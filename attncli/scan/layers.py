@@ -28,7 +28,7 @@ from attncli.models.row_blocks import rows_for
 from attncli.models.run import Store, through
 from attncli.scan.batches import Cut
 
-HELD = 96 * 2**20
+HELD = 16 * 2**20
 """Bytes of coefficients of texts' lengths that are held."""
 STAGES = frozenset({"weights", "entropy"})
 

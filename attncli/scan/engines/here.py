@@ -13,16 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import STOP
 from attncli.scan.shard_files import sweep
 
 TOLD = 400
 """Characters of a dead worker's last words."""
-
-
-ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""What makes glibc give large arrays back as soon as they are done with: a worker runs for hours."""
 
 
 class _Process:

@@ -15,6 +15,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
+from attncli.scan.engines.allocation import give_back
+
 STOP = "stop"
 
 
@@ -34,6 +36,7 @@ def main(arguments: list[str]) -> int:
             if worker is None:
                 worker = ready(folder, model, part)
             counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
+            give_back()
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
             raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
+from attncli.scan.engines.allocation import give_back
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import ready, told, use_one_thread
 
@@ -38,6 +39,7 @@ class Actor:
             if self._worker is None:
                 self._worker = ready(*self._asked)
             counts = self._worker.shard(number)
+            give_back()
         except Exception as error:
             return number, told(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
