@@ -6,6 +6,7 @@ Source: the GNU C library's manual, "Malloc Tunable Parameters" and "Replacing m
 from __future__ import annotations
 
 import ctypes
+import sys
 
 ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "131072"}
 """A worker's environment: large arrays are given back as soon as they are done with."""
@@ -13,6 +14,6 @@ ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MAL
 
 def give_back() -> None:
     """Give back what is free between small arrays that live on; nothing where the C library has no word for it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
