@@ -210,7 +210,8 @@ class Texts:
         return Sums(value, norm, self.rows, self.baseline)
 
     def _rows(self, backend: Backend, weights: Array, about: About, entropy: Array | None) -> WeightRows:
-        return WeightRows(backend, weights, self.length.i, 0, self.length.see, about, entropy=entropy)
+        told = {} if entropy is None else {"entropy": entropy}
+        return WeightRows(backend, weights, self.length.i, 0, self.length.see, about, told)
 
 
 class _Facts:

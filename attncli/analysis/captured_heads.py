@@ -53,7 +53,7 @@ class Counted:
             progress(share(block, heads, queries))
 
         rows = rows_within(heads, queries, k.shape[-2])
-        return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy"), see=see)
+        return stream(backend, *arrays, rule, rows=rows, keep=("weights", "entropy", "peak"), see=see)
 
     def metrics(self) -> dict[str, Measured]:
         """The metrics by name."""

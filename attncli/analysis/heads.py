@@ -181,7 +181,7 @@ def heads_document(
     warnings: list[str] = notes(model)
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
-    keep = ("weights", "entropy") if rows is not None else ("masked", "weights")
+    keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
     source = recording or model
     for trace in source.trace(tokens, layers=layers, keep=keep, rows=rows, see=None if rows is None else see):
         heads = _chosen(model, wanted, trace.layer)

@@ -13,6 +13,9 @@ from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, of_mask, s
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.attend import RowBlock
 
+TOLD = ("entropy", "peak")
+"""Facts of rows that the attention step knows where it is asked to keep them."""
+
 
 class Consumer(Protocol):
     """Something that grows row by row and needs no row twice: `Tally`, `TopLinks`, `PooledMaps`."""
@@ -51,7 +54,7 @@ class Watch:
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
             see = sight(shown[head, row], i.size, 0, weights.shape[-1])
-            self._hand(numpy_backend("float64"), weights[head, row], i, 0, see, None, head.start)
+            self._hand(numpy_backend("float64"), weights[head, row], i, 0, see, {}, head.start)
 
     def see(self, block: RowBlock) -> None:
         """Take a block [head, row, key] of the heads first_head, first_head + 1, …"""
@@ -62,23 +65,25 @@ class Watch:
             return
         i = self._positions(block)
         high = min(block.high, self._keys)
-        weights, entropy = block.stages["weights"], block.stages.get("entropy") if high == block.high else None
+        weights, told = block.stages["weights"], {}
+        if high == block.high:  # what the step has told of rows is about all their keys
+            told = {name: block.stages[name] for name in TOLD if name in block.stages}
         if len(chosen) < len(held):
-            weights, entropy = weights[chosen], None if entropy is None else entropy[chosen]
+            weights, told = weights[chosen], {name: fact[chosen] for name, fact in told.items()}
         if high < block.high:
             weights = weights[..., : high - block.low]
-        self._hand(self._backend, weights, i, block.low, self._sight(block, i, high, chosen), entropy, first)
+        self._hand(self._backend, weights, i, block.low, self._sight(block, i, high, chosen), told, first)
 
     def _hand(
-        self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, entropy: Array | None, first_head: int
+        self, backend: Backend, weights: Array, i: Ints, low: int, see: Sight, told: dict[str, Array], first_head: int
     ) -> None:
         """Hand rows to the consumers, without what is excluded."""
         high = low + weights.shape[-1]
         if self._exclusion is not None:
             weights = self._exclusion.without(backend.numpy(weights).astype(np.float64), i, low)
             see = sight(~self._exclusion.rows(i)[:, low:high] & see.shown(high), i.size, low, high)
-            backend, entropy = numpy_backend("float64"), None
-        rows = WeightRows(backend, weights, i, low, see, self._about, entropy=entropy)
+            backend, told = numpy_backend("float64"), {}
+        rows = WeightRows(backend, weights, i, low, see, self._about, told)
         for consumer in self._consumers:
             consumer.add(rows, first_head=first_head)
 

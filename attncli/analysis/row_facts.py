@@ -6,7 +6,7 @@ is the same formula on `uniform.UniformRows`. Answers are float64 [head, row].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -46,6 +46,11 @@ def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
     for head in range(0, heads, many):
         for row in range(0, rows, few):
             yield slice(head, min(head + many, heads)), slice(row, min(row + few, rows))
+
+
+CLEARLY = 1 - 1e-6
+"""Up to this share of the peak, key 0's weight is below it however a division was rounded."""
+NOTHING_TOLD: Mapping[str, Array] = {}
 
 
 class Rows(Protocol):
@@ -99,7 +104,7 @@ class Rows(Protocol):
 class WeightRows:
     """`Rows` of weights [head, row, low..high-1]. NumPy sums in float64, torch pairwise in float32 or wider.
 
-    entropy: of each row [head, row] where the attention step has told it.
+    told: the entropy and the peak of each row [head, row], where the attention step has told them.
     """
 
     def __init__(
@@ -110,14 +115,13 @@ class WeightRows:
         low: int,
         see: Sight,
         about: About,
-        *,
-        entropy: Array | None = None,
+        told: Mapping[str, Array] = NOTHING_TOLD,
     ) -> None:
         wide = "float64" if backend.name == "numpy" else "float32"
         narrow = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
         self.backend, self.i, self.low, self.see, self.about = backend, i, low, see, about
         self.weights = backend.cast(weights, wide) if narrow else weights
-        self._entropy = entropy
+        self._told = told
         self._at: dict[int, Floats] = {}
 
     @property
@@ -131,16 +135,30 @@ class WeightRows:
 
     @cached_property
     def entropy(self) -> Floats:
-        return self.numpy(self.backend.entropy(self.weights) if self._entropy is None else self._entropy)
+        told = self._told.get("entropy")
+        return self.numpy(self.backend.entropy(self.weights) if told is None else told)
 
     @cached_property
     def peak(self) -> Floats:
-        return np.maximum(self.peak_beyond_first, self.key(0))
+        told = self._told.get("peak")
+        return np.maximum(self.peak_beyond_first, self.key(0)) if told is None else self.numpy(told)
 
     @cached_property
     def peak_beyond_first(self) -> Floats:
-        beyond = self.weights[..., max(1 - self.low, 0) :]
-        return self.numpy(self.backend.max(beyond, -1)[..., 0]) if beyond.shape[-1] else np.zeros(self._shape)
+        # where key 0 is well below the peak, that is the peak beyond it, too
+        doubtful = self.key(0) > self.peak * CLEARLY if "peak" in self._told else np.ones(self._shape, bool)
+        if 2 * doubtful.sum() > doubtful.size:
+            return self._largest(self.weights)
+        found = self.peak.copy()
+        for head in np.flatnonzero(doubtful.any(-1)):
+            rows = np.flatnonzero(doubtful[head])
+            found[head, rows] = self._largest(self.backend.take(self.weights[head], self.backend.keep(rows), 0))
+        return found
+
+    def _largest(self, weights: Array) -> Floats:
+        """The largest of each row's weights on keys other than key 0; 0 where there is none."""
+        beyond = weights[..., max(1 - self.low, 0) :]
+        return self.numpy(self.backend.max(beyond, -1)[..., 0]) if beyond.shape[-1] else np.zeros(weights.shape[:-1])
 
     @cached_property
     def _shape(self) -> tuple[int, int]:

@@ -137,11 +137,11 @@ def attend_rows(
 ) -> RowBlock:
     """Attention of query rows start..stop-1.
 
-    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive
-    heads share a kv head. keep: names of the stages to return, and "entropy" for that of each row
-    [..., head, rows] in nats, which is cheap here. whole: whether to compute over
-    all keys even where a range of them is known to be hidden. finite: whether v is known to hold
-    only finite numbers, which spares looking. room: memory to work in, None for new.
+    q: [..., head, query, dim]. k: [..., kv, key, dim]. v: [..., kv, key, v_dim]; consecutive heads share a kv head.
+    keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]: "entropy" in nats, and
+    "peak", the largest weight, which is not told where there are sinks. whole: whether to compute over all keys even
+    where a range of them is known to be hidden. finite: whether v is known to hold only finite numbers, which spares
+    looking. room: memory to work in, None for new.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]
@@ -182,7 +182,7 @@ def attend_rows(
             scores = backend.hide(scores, seen) if stages.free(scores) else backend.where(seen, scores, -float("inf"))
         look = partial(_known, seen)
     stages.note("masked", scores)
-    weights, lse, empty, entropy = softmax(
+    weights, lse, empty, entropy, peak = softmax(
         backend,
         scores,
         seen,
@@ -195,6 +195,8 @@ def attend_rows(
     stages.note("weights", weights)
     if entropy is not None:
         stages.note("entropy", entropy[..., 0])
+    if peak is not None:
+        stages.note("peak", peak[..., 0])
     mixed = mix(backend, weights, backend.cast(v[..., low:high, :], dtype), seen)
     if own is not None:
         rows = list(own.rows)

@@ -122,7 +122,7 @@ def hash_attention(
         whole=True,
     )
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
-    shares, _, empty, _ = softmax(
+    shares, _, empty, *_ = softmax(
         backend, lse, lse != -float("inf"), None, free=False
     )  # over rounds, [head, token, round]
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))

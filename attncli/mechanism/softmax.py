@@ -14,14 +14,16 @@ LEAST = -800.0
 
 class Softmax(NamedTuple):
     """weights: [..., head, rows, key]. lse: log-sum-exp. empty: rows that see nothing. entropy: −Σ w ln w in nats.
+    peak: the largest weight, 0 in an empty row.
 
-    The last three are [..., head, rows, 1]; entropy is None unless asked for.
+    All but the weights are [..., head, rows, 1]; entropy is None unless asked for, peak where a sink takes part.
     """
 
     weights: Array
     lse: Array
     empty: Array
     entropy: Array | None
+    peak: Array | None
 
 
 def softmax(
@@ -69,4 +71,6 @@ def softmax(
     if entropy:
         share = backend.where(empty, 0.0, 1.0) if sinks is None else backend.sum(weights, -1)
         found = spread * share - backend.dot_over(scores, weights)
-    return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found)
+    # the highest score's exponential is 1
+    peak = backend.where(empty, 0.0, 1.0 / total) if sinks is None else None
+    return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found, peak)

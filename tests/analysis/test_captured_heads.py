@@ -26,12 +26,17 @@ def arrays(lead: tuple[int, ...], **extra: Any) -> dict[str, np.ndarray]:
     return {name: RNG.standard_normal(shape) for name, shape in shapes.items()} | extra
 
 
+FIRST = [
+    [[9.0 * (key == 0 and (head == 2 or query % 3 == 0)) for key in range(KEYS)] for query in range(QUERIES)]
+    for head in range(HEADS)
+]
 CASES: dict[str, tuple[dict[str, np.ndarray], Mask]] = {
     "plain": (arrays(()), Causal()),
     "batch": (arrays((2,)), Window(4, 2)),
     "two axes": (arrays((2, 3)), Causal()),
     "lengths": (arrays((2,), key_lengths=np.array([23, 9]), offset=np.array([6, 1])), Causal()),
     "mask": (arrays((2,), mask=RNG.random((2, 1, QUERIES, KEYS)) < 0.6), Causal()),
+    "key 0 first in some rows, in most of one head": (arrays((), bias=np.array(FIRST, np.float64)), Window(9, 2)),
     "bias and sinks": (
         arrays((), bias=RNG.standard_normal((HEADS, QUERIES, KEYS)), sinks=np.arange(6.0)),
         Window(9, 0),

@@ -10,6 +10,7 @@ from attncli.analysis.records.head import Arithmetic, LayerRecords
 from attncli.analysis.words import Words
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import RowBlock
+from attncli.mechanism.trace import SQUARE
 
 
 @np.errstate(invalid="ignore", over="ignore")  # a score that is no number is found by the check of what is made again
@@ -19,7 +20,7 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     chosen = [head - held.start for head in records.chosen if head in held]
     rows = records.gathered(block.high)
     if chosen:
-        stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items() if name != "entropy"}
+        stages = {name: backend.numpy(array)[chosen] for name, array in block.stages.items() if name in SQUARE}
         seen = None if block.seen is None else backend.numpy(block.seen)
         if seen is not None and seen.ndim == 3 and seen.shape[0] > 1:
             seen = seen[chosen]
