@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from asking import ask
 
-from attncli.guide import FOLDER, LANGUAGES
+from attncli.guide import FOLDER
 from attncli.guide import PAGES as NAMES
 
+LANGUAGES = ("en", "zh")
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"[|<>&;$*`]")

@@ -17,14 +17,12 @@ from attncli.analysis.metrics import Metric
 from attncli.analysis.row_facts import About
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight
 
-FACTS = ("entropy", "peak", "peak_beyond_first")
-"""Facts of a row that are not linear in its weights, but in which a metric may be."""
-
 
 class LinearForm:
     """constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i: one number per query row, as a function of the weights.
 
-    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] by name out of `FACTS`.
+    constant: float64 [row]. keys: float64 [row, key], None for 0. facts: float64 [row] of what is not linear
+    in the weights, but may be in a metric: entropy, peak, peak_beyond_first.
     Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms; anything else is a
     TypeError.
     """

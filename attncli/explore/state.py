@@ -9,7 +9,6 @@ from typing import Literal
 Sight = Literal["matrix", "links", "why", "search", "difference", "effects"]
 """What fills the right side: one head's weights, its links, a weight's derivation, heads by a link, two heads, what
 taking heads away changes."""
-SIGHTS: tuple[Sight, ...] = ("matrix", "links", "why", "search", "difference", "effects")
 Scale = Literal["linear", "log", "row", "rest"]
 SCALES: tuple[Scale, ...] = ("linear", "row", "log", "rest")
 """How weights become colours; "rest" leaves the first key out."""

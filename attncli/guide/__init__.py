@@ -14,7 +14,6 @@ PAGES = (
     "weights", "masks", "json", "python", "cost",
 )  # fmt: skip
 """Names of the pages, in the order in which they are offered."""
-LANGUAGES = ("en", "zh")
 FOLDER = Path(__file__).parent
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -95,6 +96,24 @@ def test_no_module_is_left_without_a_use():
         assert module in imported or any(name.startswith(f"{module}.") for name in imported), (
             f"nothing uses {name_of(path)}"
         )
+
+
+FOUND_OTHERWISE = {"ErrorDocument"}
+"""Found by a tag, not by its name."""
+
+
+def test_no_name_is_left_without_a_use():
+    """What only tests read goes: each name that a module declares occurs a second time in the package."""
+    words = Counter(word for path in SOURCES for word in re.findall(r"\w+", path.read_text("utf-8")))
+    declared: set[str] = set()
+    for path in SOURCES:
+        for node in tree(path).body:
+            match node:
+                case ast.FunctionDef(name) | ast.ClassDef(name):
+                    declared.add(name)
+                case ast.Assign([ast.Name(name)]) | ast.AnnAssign(ast.Name(name)):
+                    declared.add(name)
+    assert {name for name in declared if words[name] == 1 and not name.startswith("__")} == FOUND_OTHERWISE
 
 
 def test_errors_import_nothing_heavy():

@@ -16,9 +16,6 @@ NUMBERS = {
 """An array of numbers, of as many axes as its description says."""
 
 
-UNION = "An explanation with its numbers"
-
-
 class Schemas(Mapping[str, dict[str, Any]]):
     """The schemas by the name of their document, such as `attn.run/1`; each is made when it is asked for."""
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from attncli.render.view import View
 
-LANGUAGES = ("en", "zh")
-
 
 def say(view: View, name: str, *values: object) -> str:
     """The phrase of this name in the view's language, its places {0}, {1} … filled with `values`.
