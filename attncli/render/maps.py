@@ -91,9 +91,12 @@ def side_by_side(
 
 
 def _axis(found: Sequence[NDArray], names: Sequence[str], view: View) -> Lines:
-    """The names of the rows, below an empty caption, where all maps have one for each row."""
-    if not names or any(values.shape[0] != len(names) for values in found):
-        return Lines()
+    """The names of the rows, where all maps have one for each row."""
+    return row_names(names, view) if names and all(values.shape[0] == len(names) for values in found) else Lines()
+
+
+def row_names(names: Sequence[str], view: View) -> Lines:
+    """The names of a map's rows, below an empty caption, to stand beside it."""
     shown = [cut(label(text, ascii=view.ascii), NAMED, ascii=view.ascii) for text in names]
     wide = max(cells(text) for text in shown)
     return Lines(((), *(((pad(text, wide, "right"), FAINT),) for text in shown)))

@@ -156,3 +156,10 @@ def test_files_that_are_no_runs_are_refused(held: str, tmp_path: Path) -> None:
     bad.write_text(held)
     answer = ask("compare", str(good), str(bad))
     assert (answer.code, answer.out) == (3, ""), answer.err
+
+
+def test_maps_have_the_words_beside_them_and_weights_one_scale_from_0_to_1() -> None:
+    shown = ask("compare", "the cat sat", "--mask", "none", "--mask", "causal", "--show", "maps").out.splitlines()
+    assert [row.split()[0] for row in shown[2:5]] == ["the", "cat", "sat"]
+    assert "0.00 ···░░░▒▒▒▓▓▓████ 1.00" in shown
+    assert all(len(row) <= 80 for row in shown)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from attncli.analysis.documents.compare import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.heatmap import heatmap
 from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
-from attncli.render.maps import legend
-from attncli.render.matrix import as_matrix, matrix
+from attncli.render.maps import legend, row_names
+from attncli.render.matrix import matrix
 from attncli.render.safe import cut, label, safe
 from attncli.render.screens.conclusion import compare_answer
 from attncli.render.screens.header import counted, fact, warning
@@ -204,11 +202,12 @@ def _drawn(document: CompareDocument, view: View, most: int) -> list[ComparedHea
 def _maps(document: CompareDocument, view: View) -> Lines:
     """A, B and the signed difference side by side; one scale for all weights, one for all differences."""
     shown = _drawn(document, view, MAPPED)
-    weights = [as_matrix(getattr(head, key)) for head in shown for key in ("weights_a", "weights_b")]
-    most = max((float(np.nanmax(values)) for values in weights if np.isfinite(values).any()), default=1.0)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in shown), 10.0**-view.precision)
-    slot = max((view.width - 6) // 3, 8)
+    names = row_names([document.a.tokens[at].text for at, _ in document.aligned], view)
+    slot = max((view.width - names.width - 7) // 3, 8)
+    if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
+        names, slot = Lines(), max((view.width - 6) // 3, 8)
     blocks = []
     for head in shown:
         size = len(head.weights_a)
@@ -229,15 +228,15 @@ def _maps(document: CompareDocument, view: View) -> Lines:
                 )
             )
             for name, key, scale, low, high in (
-                (named, "weights_a", "", 0.0, most),
-                ("B", "weights_b", "", 0.0, most),
+                (named, "weights_a", "", 0.0, 1.0),
+                ("B", "weights_b", "", 0.0, 1.0),
                 (spell("B − A", ascii=view.ascii), "difference", "signed", -far, far),
             )
         ]
-        blocks.append(beside(drawn, width=view.width))
+        blocks.append(beside(drawn, width=view.width, side=names))
     left = len(document.heads) - len(shown)
     told = f"{counted(left, 'other pair')} not drawn; --full draws all" if left else ""
-    scales = stack((legend(view, 0.0, most), legend(view, -far, far, scale="signed"), remark(told, view)))
+    scales = stack((legend(view, 0.0, 1.0), legend(view, -far, far, scale="signed"), remark(told, view)))
     return stack((heading("maps", "rows: queries, columns: keys; difference B − A", view), spaced((*blocks, scales))))
 
 
