@@ -58,11 +58,11 @@ def test_a_ramp_of_one_frequency_has_no_width() -> None:
         )
 
 
-def test_a_ramp_of_yarn_without_width_is_a_step() -> None:
-    found, _ = frequencies(Rope(16, 10.0, scaling=Yarn(4.0, 256, fast=16.0, slow=16.0, truncate=False)), 1)
-    end = 16 * math.log(256 / (16 * 2 * math.pi)) / (2 * math.log(10.0))
+@pytest.mark.parametrize(("turns", "truncate", "end"), [(16.0, False, 3.25), (47.0, True, 0.0)])
+def test_a_ramp_of_yarn_without_width_is_a_step(turns: float, truncate: bool, end: float) -> None:
+    found, _ = frequencies(Rope(16, 10.0, scaling=Yarn(4.0, 256, fast=turns, slow=turns, truncate=truncate)), 1)
+    assert abs(end - 16 * math.log(256 / (turns * 2 * math.pi)) / (2 * math.log(10.0))) < (0.6 if truncate else 0.01)
     plain = 10.0 ** (-np.arange(8) / 8)
-    assert 0 < end < 7
     assert np.allclose(found, np.where(np.arange(8) > end, plain / 4, plain), rtol=1e-12)
 
 
