@@ -13,7 +13,7 @@ from subprocess import DEVNULL
 
 import numpy as np
 import pytest
-from processes import finish, start
+from processes import attn, finish, start
 from scanning import Inside, planned
 
 import attncli
@@ -108,6 +108,21 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
     assert outcome.totals.digest() == reference
     assert not list(folder.rglob("*.tmp"))
     assert workers_of(folder) == []
+
+
+def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus, tmp_path):
+    folder = tmp_path / "out"
+    process = start(attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1"))
+    end = time.monotonic() + 60
+    while not (folder / "plan.json").exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert (*process.communicate(timeout=60), process.returncode) == (b"", b"", 143)
+    time.sleep(0.2)  # a worker whose pipe has ended ends at once
+    assert workers_of(folder) == []
+    assert not [path for path in folder.rglob("*") if "tmp" in path.name or path.suffix == ".log"]
 
 
 def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
