@@ -10,7 +10,7 @@ import pytest
 from tiny_checkpoints import CASES, LAYER_NORM, LLAMA
 
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.mechanism.mask import Causal, Everywhere, Window
+from attncli.mechanism.mask import Causal, Window
 from attncli.mechanism.spec import Linear, Llama3, LongRope, Rope, Spec, Yarn
 from attncli.models.both_ways import seen_both_ways
 from attncli.models.config import MOST_TOLD, Config, Fixed, settle, without
@@ -31,39 +31,6 @@ def spec_of(model_type: str, **values: Any) -> Spec:
 
 def blocks_of(spec: Spec) -> list:
     return [block.attention for block in spec.blocks]
-
-
-UNSAID = ("layer_types", "no_rope_layers", "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers")
-"""Keys that say which layers have windows, rotary positions or experts."""
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("gemma2", {}),
-        ("gemma3_text", {}),
-        ("gpt_oss", {}),
-        ("olmo3", {}),
-        ("cohere2", {}),
-        ("exaone4", {}),
-        ("modernbert", {}),
-        ("smollm3", {}),
-        ("llama4_text", {}),
-        ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 10, "sliding_window": 5}),
-    ],
-)
-def test_layers_that_no_key_tells_apart_are_those_of_the_family_s_own_class(name: str, more: dict[str, Any]) -> None:
-    import transformers
-
-    values = {key: value for key, value in CASES[name].config.items() if key not in UNSAID}
-    values |= {"num_hidden_layers": 13, **more}
-    told = transformers.AutoConfig.for_model(name, **values)
-    layers = blocks_of(spec_of(name, **values))
-    assert [isinstance(layer.mask, (Causal, Everywhere)) for layer in layers] == [
-        kind == "full_attention" for kind in told.layer_types
-    ]
-    if hasattr(told, "no_rope_layers"):
-        assert [int(layer.position is not None) for layer in layers] == told.no_rope_layers
 
 
 @pytest.mark.parametrize("name", CASES)
