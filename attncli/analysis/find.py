@@ -15,6 +15,7 @@ from attncli.analysis.effects.ablation import Removal, remove
 from attncli.analysis.effects.changes import Link
 from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.places import Chosen, everything
+from attncli.analysis.row_consumers import share
 from attncli.analysis.words import Words
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import InputError
@@ -77,13 +78,14 @@ def find_document(
     *,
     words: Words | None = None,
     cutting: Cutting | None = None,
+    progress: Callable[[float], None] | None = None,
     recording: Recording | None = None,
 ) -> FindDocument:
     """The `attn.find/1` document: every head, the largest weight from → to first; ties by layer and head.
 
     rank: 1 for the key that the query looks at most; null where the mask hides the key. reverse: the
-    same from `end` to `start`. words: merge pieces first; then start and end are words. recording:
-    takes the heads of the run.
+    same from `end` to `start`. words: merge pieces first; then start and end are words. progress: told
+    the share done of a long text. recording: takes the heads of the run.
     Heads whose numbers left the range of their type have no rank; warnings name them. Raises InputError where no other
     is left.
     """
@@ -93,9 +95,16 @@ def find_document(
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
     found: list[FoundHead] = []
     warnings = notes(model)
+
+    def see(layer: int, kind: str, block: RowBlock) -> None:
+        kept[layer].see(layer, kind, block)
+        if progress is not None and kind == "self":
+            done = share(block, model.spec.blocks[layer].attention.heads, len(tokens))
+            progress((layer + done) / (max(layers) + 1))
+
     for trace in (recording or model).trace(
         tokens, layers=sought.layers, keep=("weights",), rows=rows_for(model.spec, len(tokens)),
-        see=lambda layer, kind, block: kept[layer].see(layer, kind, block),
+        see=see,
     ):  # fmt: skip
         held = kept.pop(trace.layer)
         warnings += overflow(model.backend, trace)

@@ -122,10 +122,12 @@ def _document(
     taken: Recording | None = None,
 ) -> FindDocument:
     from attncli.analysis.find import Cutting, Sought, find_document
-    from attncli.analysis.run import Wanted
+    from attncli.analysis.run import Wanted, cost
     from attncli.analysis.words import joined, merged_words
+    from attncli.cli.progress import foretell_text, foretell_work, progress
     from attncli.models.row_blocks import rows_for
 
+    foretell_text(environment, len(text.text))
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None
     named = tokens if merged is None else merged.words
@@ -142,12 +144,14 @@ def _document(
     }
     layers, heads = layers_and_heads(model, asked)
     wanted = Wanted(layers, heads, matrices=False)
-    request.refuse_run(model, len(tokens), wanted, compute, "a shorter text", rows=rows_for(model.spec, len(tokens)))
+    expected = cost(model, len(tokens), wanted, saved=False, rows=rows_for(model.spec, len(tokens)))
+    request.refuse_memory(expected.memory, compute, "a shorter text")
+    foretell_work(environment, len(tokens), expected.estimate.seconds, "a shorter text, --layer or --head")
     sought = Sought(places[ends[0]], places[ends[1]], layers, heads)
     if not effect:
-        return find_document(model, text.text, tokens, sought, words=merged, recording=taken)
+        with progress(environment, f"{len(tokens):,} tokens", layers=True) as tell:
+            return find_document(model, text.text, tokens, sought, words=merged, progress=tell, recording=taken)
     from attncli.cli.effect_options import memory
-    from attncli.cli.progress import progress
 
     with progress(environment, "cutting the link") as tell:
         cutting = Cutting(memory(compute), tell)

@@ -27,7 +27,10 @@ def test_every_head_is_ranked_by_its_weight(causal: bool, monkeypatch: pytest.Mo
     weights = trace.stages["weights"]
     for rows in (1, 4, 100):
         monkeypatch.setattr(finding, "rows_for", lambda *_, rows=rows: rows)
-        document = telling(finding.find_document)(model, TEXT, tokens, finding.Sought(7, 1))
+        shares: list[float] = []
+        document = telling(finding.find_document)(model, TEXT, tokens, finding.Sought(7, 1), progress=shares.append)
+        assert shares == sorted(shares)
+        assert shares[-1] == 1.0
         assert [row["weight"] for row in document["heads"]] == pytest.approx(
             sorted(weights[:, 7, 1].tolist(), reverse=True)
         )

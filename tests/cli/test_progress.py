@@ -78,7 +78,8 @@ def test_the_layers_of_a_checkpoint_are_told_to_the_work_that_is_watched() -> No
     [
         (("run", "a b"), "4 tokens"),
         (("heads", "a b"), "4 tokens"),
-        (("find", "a b", "--from", "b", "--to", "a"), "layers"),
+        (("find", "a b", "--from", "b", "--to", "a"), "4 tokens"),
+        (("compare", "a b", "a c"), "layers"),
     ],
 )
 def test_commands_tell_the_layers_they_read(command: tuple[str, ...], what: str) -> None:

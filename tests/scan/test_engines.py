@@ -118,6 +118,7 @@ def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus,
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.01)
+    time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert (*process.communicate(timeout=60), process.returncode) == (b"", b"", 143)
     time.sleep(0.2)  # a worker whose pipe has ended ends at once

@@ -75,12 +75,13 @@ class Here:
                 with contextlib.suppress(OSError):
                     one.process.kill()
                 one.process.wait()
-                one.errors.unlink(missing_ok=True)
+            for errors in job.folder.glob(f"{_log_name()}*.log"):  # also of one that a signal stopped from starting
+                errors.unlink(missing_ok=True)
             chosen.close()
             sweep(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
-        errors = job.folder / f".worker.{os.getpid()}.{os.urandom(4).hex()}.log"
+        errors = job.folder / f"{_log_name()}{os.urandom(4).hex()}.log"
         with errors.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "attncli.scan.engines.process", str(job.folder), job.model, job.part],
@@ -125,3 +126,8 @@ class Here:
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         last = f": {words[0][:TOLD]}" if words else ""
         return Ended(one.shard, f"its worker died {TRIES} times ({how}{last})")
+
+
+def _log_name() -> str:
+    """How the names begin of the files that this process's workers leave their last words in."""
+    return f".worker.{os.getpid()}."
