@@ -10,8 +10,9 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.added_positions import embedded
-from attncli.analysis.document import Heading, header, position_name
+from attncli.analysis.document import Heading, header, overflow, position_name
 from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
+from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.position import frequencies
 from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, RelativeBuckets, Rope
@@ -30,7 +31,7 @@ def position_document(
     models: Iterable[Model], text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int
 ) -> PositionTopic:
     """The tokens through each model, which differ in their positions alone; the first is what the others are measured
-    against."""
+    against. Raises InputError for numbers that left the range of their type."""
     heading: Heading | None = None
     ways: list[PositionWay] = []
     warnings: list[str] = []
@@ -43,13 +44,19 @@ def position_document(
 
 
 def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: int, first: Floats | None) -> PositionWay:
-    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=("capped", "biased", "weights"))))
+    keep = ("capped", "biased", "weights", "mixed")
+    trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=keep)))
+    if lost := overflow(model.backend, trace):
+        raise InputError(lost[0], expected="numbers that can be written out")
     found = {
         name: np.asarray(model.backend.numpy(trace.stages[name])[0], np.float64)
         for name in ("capped", "biased", "weights")
     }
     row = found["weights"][query]
-    name, enters, formula, table = _told(model, tokens, layer, found["biased"] - found["capped"])
+    # scores that left the range of their type may stand where a mask hides them
+    within = np.isfinite(found["capped"])
+    bias = np.subtract(found["biased"], found["capped"], out=np.zeros(within.shape), where=within)
+    name, enters, formula, table = _told(model, tokens, layer, bias)
     moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
     return PositionWay(
         position=name,

@@ -144,9 +144,8 @@ SOFTCAP = number(
     help="Bound the scores: X·tanh(score/X).",
     panel=ATTENTION,
     metavar="X",
-    least=0,
+    least=1e-30,
     most=1e30,
-    above=True,
 )
 POSITION = option(
     "--position",

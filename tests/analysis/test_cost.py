@@ -73,6 +73,7 @@ def test_the_reach_of_very_many_blocks_is_that_of_all(spec: str) -> None:
 
 def test_what_must_wait() -> None:
     found = by_name(SIZES)
+    assert (found["rnn"]["pairs"], found["full"]["pairs"]) == (0, 23 * 23)
     assert (found["full"]["steps"], found["rnn"]["steps"], found["rnn"]["path"]) == (1, 23, 23)
     # a token is reached over 3 positions a layer
     assert found["window"]["path"] == 8

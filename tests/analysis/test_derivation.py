@@ -1,14 +1,22 @@
 """One query's derivation: its numbers against loops, and against the run that it explains."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import oracles
 import pytest
+from asking import ask
 from telling import telling
 
 from attncli.analysis import derivation
+from attncli.analysis.documents.derivation import SoftmaxRow
+from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.saved_derivation import saved_derivation
 from attncli.arrays.backend import choose
+from attncli.cli.view import opened
+from attncli.errors import UnsupportedError
+from attncli.inputs.tensors import read_tensors
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import AllOf, Causal, Mask, Padding, Window
 from attncli.models.model import Model
@@ -90,3 +98,19 @@ def test_a_query_that_sees_nothing_has_no_weights() -> None:
 
 def test_float32_agrees_to_its_own_rounding() -> None:
     assert derive(Settings(d_model=64), 5, dtype="float32")["agreement"] < 1e-5
+
+
+def test_a_saved_row_that_a_sink_took_from_is_not_derived_but_an_empty_one_is(tmp_path: Path) -> None:
+    for name, mask in (("whole", "causal"), ("empty", "padding:3")):
+        file = tmp_path / f"{name}.npz"
+        assert ask("run", "a b c", "--num-heads", "2", "--mask", mask, "--save", str(file)).code == 0
+        tensors, document = read_tensors(file, allow_nonfinite=True), opened(file)
+        assert isinstance(document, RunDocument)
+        found = saved_derivation(tensors, document, 0, 1, 2).steps
+        weights = next(np.asarray(step.weights) for step in found if isinstance(step, SoftmaxRow))
+        np.testing.assert_allclose(weights, tensors["layers.0.weights"][1, 2], atol=1e-6)
+        assert weights.any() == (name == "whole")
+        if name == "whole":
+            tensors["layers.0.weights"] = tensors["layers.0.weights"] * np.float32(0.9)
+            with pytest.raises(UnsupportedError, match="sink"):
+                saved_derivation(tensors, document, 0, 1, 2)

@@ -6,9 +6,12 @@ import masks
 import numpy as np
 import pytest
 
+from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_facts import About, WeightRows
+from attncli.analysis.uniform import UniformRows
 from attncli.analysis.visible_keys import Sight, of_mask, sight
 from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.mechanism.mask_spec import parse
 
 LOW, HIGH, ROWS = 3, 10, 5
 
@@ -80,3 +83,24 @@ def test_weights_at_a_distance_and_on_a_key() -> None:
         assert rows.at(offset).tolist() == wanted, offset  # kept from the first time
     for key in range(13):
         assert rows.key(key).tolist() == [[weight(head, row, key) for row in range(ROWS)] for head in range(2)]
+
+
+@pytest.mark.parametrize("spec", ["none", "causal", "window:3,1", "prefix:3", "chunk:3", "padding:2", "padding:9"])
+def test_uniform_rows_in_closed_form(spec: str) -> None:
+    mask, n = parse(spec), 8
+    i, chosen = np.arange(n), np.random.default_rng(4).random(n) < 0.5
+    about = About(Pairs("abcaabcc"), chosen, ~chosen)
+    see = of_mask(mask, i, n)
+    assert see is not None
+    weights = np.zeros((1, n, n))
+    weights[..., see.low :] = see.shown(n) / np.maximum(see.count, 1)[..., None]
+    exact = WeightRows(NumpyBackend("float64"), weights, i, 0, see, about)
+    closed = UniformRows(i, see, about)
+    for name in ("total", "entropy", "peak", "peak_beyond_first", "rest", "moments"):
+        np.testing.assert_allclose(getattr(closed, name), getattr(exact, name), atol=1e-12, err_msg=name)
+    for offset in range(-n, n + 1):
+        np.testing.assert_allclose(closed.at(offset), exact.at(offset), atol=1e-12)
+        np.testing.assert_allclose(closed.key(offset), exact.key(offset), atol=1e-12)
+    np.testing.assert_allclose(closed.mass(chosen), exact.mass(chosen), atol=1e-12)
+    for after in (0, 1):
+        np.testing.assert_allclose(closed.same(after), exact.same(after), atol=1e-12)

@@ -16,6 +16,7 @@ from attncli.render.safe import cells
         (),
         ("-n", "1"),
         ("-n", "7", "--mask", "window:2,2|global:0"),
+        ("-n", "7", "--mask", "padding:7"),
         ("-n", "1000000"),
         ("-n", "1000000000"),
         ("--dtype", "bfloat16"),

@@ -51,6 +51,14 @@ def test_one_way_of_positions_is_compared_with_none() -> None:
     assert [way["position"] for way in topic("position", "--position", "rope:500")["ways"]] == ["none", "rope:500"]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("scale", "code"), [("-1e30", 0), ("1e39", 3), ("-1e308", 3)])
+def test_ways_of_positions_with_scores_at_the_end_of_their_range(scale: str, code: int) -> None:
+    found = ask("explain", "position", TEXT, f"--scale={scale}", "--mask", "causal")
+    assert found.code == code
+    assert ("too large for float32" in found.err) == (code == 3)
+
+
 def test_a_mask_hides_and_the_others_share_what_is_left() -> None:
     found = topic("mask")
     assert found["attention"]["mask"] == "causal"

@@ -134,3 +134,11 @@ def test_masks_that_list_positions_must_fit():
         with pytest.raises(InputError, match=found) as caught:
             mask.check_size(3, 5)
         assert wanted in caught.value.expected
+
+
+def test_a_short_text_is_wholly_visible_to_random_blocks():
+    mask = BigBird(3, 2)
+    everything, more = (5 + 2 * 2) * 3, (5 + 2 * 2) * 3 + 1
+    assert shown(mask, 0, everything, 0, everything, everything, BACKENDS[0]).all()
+    assert not shown(mask, 0, more, 0, more, more, BACKENDS[0]).all()
+    assert (mask.pairs(everything), mask.pairs(more)) == (everything**2, None)

@@ -118,6 +118,12 @@ def _name(variant: Variant) -> str:
             return str(name)
 
 
+def _saved(variant: Variant, view: View) -> str:
+    if not variant.streamed_bytes:  # a mask that shows nothing
+        return "-"
+    return f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii)
+
+
 def _memory(document: CostDocument, view: View) -> Lines:
     """Bytes of the scores, at once and by rows."""
     rows = [
@@ -125,7 +131,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
             _name(variant),
             size_words(variant.score_bytes),
             size_words(variant.streamed_bytes),
-            f"{variant.score_bytes / variant.streamed_bytes:,.1f}" + spell("×", ascii=view.ascii),
+            _saved(variant, view),
         ]
         for variant in document.variants
     ]
