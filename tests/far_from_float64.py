@@ -46,6 +46,8 @@ def checkpoint(family: str, folder: Path) -> Path:
     }
     if hasattr(usual, "kv_lora_rank"):  # keys of a latent are shared by all heads or none
         given["num_key_value_heads"] = SIZES["num_attention_heads"]
+    if hasattr(usual, "n_routed_experts"):  # which some config classes leave open
+        given["num_experts_per_tok"] = SIZES["num_experts_per_tok"]
     config = kind(**given)
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -31,6 +31,10 @@ def float_dtype(array: Any) -> str:
     return name if "float" in name else "float64"
 
 
+def _width(dtype: np.dtype[Any]) -> int:
+    return dtype.itemsize
+
+
 def _product(a: NDArray, b: NDArray) -> NDArray:
     block = thin.block_rows(a, b)
     return np.matmul(a, b) if block is None else thin.product(a, b, block)
@@ -86,11 +90,12 @@ class NumpyBackend:
         return np.full(tuple(shape), value, dtype_named(dtype))
 
     def matmul(self, a: NDArray, b: NDArray, *, out: NDArray | None = None) -> NDArray:
-        if a.dtype.itemsize >= 4:
+        if min(a.dtype.itemsize, b.dtype.itemsize) >= 4:
             if b.ndim == 2 and a.dtype == b.dtype and a.size * b.shape[1] >= threads.LARGE and threads.cores() > 1:
                 return _threaded(a, b)
             return _product(a, b)
-        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+        narrow = min(a.dtype, b.dtype, key=_width)
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
 
     def transpose(self, array: NDArray) -> NDArray:
         return np.swapaxes(array, -1, -2)

@@ -28,10 +28,10 @@ def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend) -> 
     tiles. item: bytes of a stored number."""
     if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[1] or len(x) < 2 or backend.device != "cpu":
         return False
-    if shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
+    if backend.dtype_of(x) != backend.dtype or shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
         return False
     if backend.name != "numpy":
-        return backend.dtype_of(x) == backend.dtype
+        return True
     rows = np.asarray(x)
     few = len(rows) <= few_rows.FEW_ROWS
     return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and (not few or few_rows.block_of(rows) is not None)

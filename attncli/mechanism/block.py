@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from attncli.arrays.backend import Array, Backend
+from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.feed_forward import feed_forward, linear_if_any
@@ -62,6 +62,8 @@ def run_block(
         if block.mlp is not None:
             result = normed("mlp.out", _fed(backend, block, weights, normed("mlp.in", state), context, layer))
             state = normed("mlp.sum", state + added(result))
+    if backend.dtype in LOW_PRECISION:  # NumPy's bfloat16 is wider after a product with a plain number
+        state = backend.cast(state, backend.dtype)
     return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
 
 

@@ -45,7 +45,8 @@ class CheckpointStore:
             x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
         if embedding.norm is not None:
             x = normalise(backend, embedding.norm, x, weights("embed.norm.weight"), weights("embed.norm.bias"))
-        return linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
+        x = linear(backend, weights, "embed.project", x) if embedding.projection == "sum" else x
+        return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
     def expect(self, layers: range) -> None:
         self.checkpoint.ahead([name for layer in layers for bound in self._in_order(layer) for name in bound.tensors])

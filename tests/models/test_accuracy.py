@@ -1,8 +1,7 @@
 """How far genuine float32, bfloat16 and float16 computation is from float64, beside transformers' own.
 
 Short texts are computed in float64 whatever is asked for; here that is switched off. A few families whose layers are
-put together in different ways; `tests/benchmarks/accuracy.py` goes through all. In NumPy, where the product of a
-bfloat16 array and a plain number is float32, bfloat16 comes out nearer than that.
+put together in different ways; `tests/benchmarks/accuracy.py` goes through all.
 """
 
 from __future__ import annotations
@@ -37,4 +36,5 @@ def test_no_farther_from_float64_than_transformers(folder_of, theirs, family, li
     monkeypatch.setattr("attncli.models.model.compute_dtype", lambda spec, tokens, asked: asked)
     exact = theirs(family, "float64")
     ours, other = distance(weights(folder_of(family), library, dtype), exact), distance(theirs(family, dtype), exact)
-    assert 0 < ours <= AS_FAR[dtype] * other, f"{ours:.3g} against {other:.3g}: {ours / other:.2f} times"
+    assert other / 20 < ours  # it is the type asked for, not a wider one
+    assert ours <= AS_FAR[dtype] * other, f"{ours:.3g} against {other:.3g}: {ours / other:.2f} times"
