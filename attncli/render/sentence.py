@@ -46,12 +46,12 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
     rows: list[Line] = []
     row: list[Piece] = []
     used = 0
-    before: int | None = None
-    for at in _kept(words, view):
+    before, gone = -1, spell(" … ", ascii=view.ascii)
+    for at in (kept := _kept(words, view)):
         word = words[at]
-        skipped = before is not None and at != before + 1
+        skipped, first = at != before + 1, before < 0
         before = at
-        pieces = [*([(spell(" … ", ascii=view.ascii), FAINT)] if skipped else []), *_drawn(word, view)]
+        pieces = [*([(gone[first:], FAINT)] if skipped else []), *_drawn(word, view)]
         gap = 1 if row and word.apart and not skipped else 0
         size = sum(cells(text) for text, _ in pieces)
         if row and used + gap + size > view.width:
@@ -59,6 +59,10 @@ def sentence(words: Sequence[Word], view: View) -> Lines:
             row, used, gap = [], 0, 0
         row += [*([(" ", "")] if gap else []), *pieces]
         used += gap + size
+    if kept and before + 1 < len(words) and used + cells(gone) - 1 <= view.width:
+        row.append((gone[:-1], FAINT))
+    elif kept and before + 1 < len(words):
+        rows, row = [*rows, tuple(row)], [(gone.strip(), FAINT)]
     return finished(Lines((*rows, tuple(row)) if row else tuple(rows)), view)
 
 

@@ -45,3 +45,14 @@ def test_a_long_text_keeps_what_matters() -> None:
 )
 def test_sentences_fit_every_view(view: View, words: list[Word]) -> None:
     fits(sentence(words, view), view)
+
+
+def test_what_is_left_out_of_a_long_text_is_marked_at_both_ends() -> None:
+    words = [Word(f"w{at}", 0.5 if 60 <= at < 180 else 0.0, at == 70) for at in range(WINDOW * 2)]
+    for ascii, sign in ((False, "…"), (True, "...")):
+        shown = sentence(words, View(width=60, ascii=ascii)).plain
+        assert shown.startswith(f"{sign} ")
+        assert shown.rstrip().endswith(f" {sign}")
+        assert max(map(len, shown.splitlines())) <= 60
+    whole = sentence(words[:WINDOW], View(width=60)).plain
+    assert "…" not in whole

@@ -128,7 +128,7 @@ def told(document: AblateDocument, view: View) -> list[str]:
                 times = ""
             found.append(say(view, name, named(first, view), subject_, number(sized(first, document)), times))
             found += _random(document, first, view) + _alike(document, effects, view)
-    if together is not None:
+    if together is not None and len(document.effects) > 1:  # of one head it is the same
         name = "effect.together.link" if link else "effect.together"
         found.append(say(view, name, number(together), subject_))
     if len(effects) > 1:
