@@ -8,20 +8,24 @@ import { headName, say, signed } from "./words.js";
 /** The measure that is shown. */
 let chosen = 0;
 
+/** The effects of the measure with their heads' places, the turned first. */
+export const turned = () =>
+  meta.effects[chosen].heads
+    .map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: run().heads.findIndex((head) => head.l === l && head.h === h) }))
+    .sort((a, b) => abs(b.v) - abs(a.v));
+
 /** What changes when a head is taken away, or what it brings: laid over the tiles, and ranked. */
 export function showEffects() {
-  const { heads } = run();
-  const { by, measure, at, kind, heads: effects } = meta.effects[chosen];
-  const found = effects.map(({ l, h, v, r, w }) => ({ l, h, v: v ?? 0, r, w, place: heads.findIndex((head) => head.l === l && head.h === h) }));
-  lay(heads.map((_, place) => found.find((one) => one.place === place)?.v ?? null));
-  const ranked = found.sort((a, b) => abs(b.v) - abs(a.v)).slice(0, 16);
+  const { by, measure, at, kind } = meta.effects[chosen];
+  const ranked = turned();
+  lay(run().heads.map((_, place) => ranked.find((one) => one.place === place)?.v ?? null));
   fill("view",
     lead(say(`${kind}.lead`, by, measure, at)),
     toggles(meta.effects.length > 1 ? meta.effects.map(({ measure }) => measure) : [], chosen, (place) => {
       chosen = place;
       showEffects();
     }),
-    ranking(ranked.map(({ l, h, v, r, w, place }) => ({
+    ranking(ranked.slice(0, 16).map(({ l, h, v, r, w, place }) => ({
       name: headName({ l, h }), share: abs(v) / (abs(ranked[0].v) || 1), kind: v < 0 ? "in" : "", number: signed(v, 4),
       rank: r !== null ? say("effects.random", signed(r, 4)) : w !== null ? say("effects.weight", w.toFixed(2)) : "",
       act: () => place >= 0 && choose({ head: place }),

@@ -2,7 +2,7 @@ import { meta } from "./data.js";
 import { derive } from "./derivation.js";
 import { layDifference, showDifference } from "./difference.js";
 import { at, button, fill, lead, make, set, toggles } from "./dom.js";
-import { showEffects } from "./effects.js";
+import { turned, showEffects } from "./effects.js";
 import { drawGrid, label, lay } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
 import { showLinks } from "./links.js";
@@ -94,9 +94,9 @@ onChange((changed) => {
 const apart = ([query, key]) =>
   run().k !== null || queries().slice(min(query, key) + 1, max(query, key) + 1).some((word) => !word[1]);
 
-/** Look at the strongest of some links. @param {(link: import("./types.js").Link) => boolean} fits */
+/** Look at the strongest of some links. @param {(link: import("./types.js").Link, place: number) => boolean} fits */
 function lookAt(fits) {
-  const links = run().heads.flatMap(({ k }, place) => k.filter(fits).map((link) => ({ place, link })));
+  const links = run().heads.flatMap(({ k }, place) => k.filter((link) => fits(link, place)).map((link) => ({ place, link })));
   const [best] = links.sort((a, b) => b.link[2] - a.link[2]);
   if (best) Object.assign(state, { head: best.place, query: best.link[0], key: best.link[1] });
 }
@@ -109,7 +109,15 @@ function begin() {
     state.query = Number(query);
     lookAt((link) => link[0] === state.query);
   }
-  if (from) Object.assign(state, { query: max(0, named(from, queries())), key: max(0, named(to, run().k ?? queries())) });
+  if (from) {
+    Object.assign(state, { query: max(0, named(from, queries())), key: max(0, named(to, run().k ?? queries())) });
+    lookAt((link) => link[0] === state.query && link[1] === state.key);
+  }
+  if (view === "effects") {
+    const { place } = turned()[0];
+    state.head = max(0, place);
+    lookAt((link, head) => head === place && (!query || link[0] === state.query));
+  }
   if (queries().length > 64) state.scale = "row";
   if (VIEWS.includes(view)) state.view = view;
   if (sort) state.sort = sort;

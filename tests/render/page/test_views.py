@@ -178,6 +178,22 @@ def test_effects_are_ranked(window: Opened) -> None:
     assert window.value("() => document.querySelector('#h71 .over').textContent") == "0.61"
 
 
+@pytest.mark.parametrize(
+    ("start", "head"),
+    [({"view": "search", "from": "#10", "to": "#2"}, [5, 11]), ({"view": "effects", "query": "10"}, [3, 1])],
+)
+def test_a_page_begins_at_the_answer(chromium: Any, tmp_path: Path, start: dict[str, str], head: list[int]) -> None:
+    model = attncli.load("minilm")
+    effects = [Effects("cosine", "zero", "it", [(layer, head, float((layer, head) == (3, 1)), None, None)
+               for layer in range(6) for head in range(12)])]  # fmt: skip
+    page = Page(TEXT, [run_record(model, TEXT, model.encode(TEXT), name="A")], effects=effects, start=start)
+    window = opened(chromium, written(tmp_path, page))
+    assert window.value("[attn.meta.runs[0].heads[attn.state.head]].flatMap(({ l, h }) => [l, h])") == head
+    assert window.value("attn.state.query") == 10
+    window.clean()
+    window.page.context.close()
+
+
 def test_the_keyboard_reaches_everything(window: Opened) -> None:
     window.page.focus("#h71")
     for key, head in (("ArrowLeft", "5.10"), ("ArrowUp", "4.10"), ("]", "5.10"), (".", "5.11"), ("[", "4.11")):
