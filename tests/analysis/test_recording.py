@@ -12,6 +12,7 @@ from asking import ask
 
 from attncli.analysis.find import Sought, find_document
 from attncli.analysis.heads import Compared, heads_document
+from attncli.analysis.records.fixed import STEPS, fixed
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.records.run import recorded_run, run_record
@@ -86,3 +87,12 @@ def test_a_page_adds_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arg
     assert len(asked) == 2 * alone
     assert both.out == without.out
     assert re.search(r'id="w0-0-0"|id="q0-0-0"', file.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("steps", [255, STEPS])
+def test_numbers_on_even_steps_are_off_by_half_a_step(steps: int) -> None:
+    values = np.random.default_rng(0).standard_normal((17, 3)).astype(np.float32) * [1, 30, 0] + [5, -7, 2]
+    found = fixed(values.astype(np.float32), steps)
+    half = (values.max(0) - values.min(0)) / steps / 2
+    assert (np.abs(found.numbers() - values) <= half * 1.01 + 1e-5).all()
+    assert (found.codes.min(0).tolist(), found.codes.max(0).tolist()) == ([0, 0, 0], [steps, steps, 0])
