@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from attncli.analysis.documents.declaration import Numbers
 
 
-def key_names(texts: Sequence[str], rows: Any) -> list[str]:
+def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:
     """The token texts, then `bias_k` for each further column: a learned key that every query sees and no token stands
     for.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.declaration import Numbers
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, own, remark
 from attncli.render.heatmap import heatmap, pooled_by
@@ -35,7 +36,7 @@ class Map:
     masked."""
 
     caption: str
-    values: Any
+    values: Numbers
     remarks: tuple[str, ...] = ()
 
 

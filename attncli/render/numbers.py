@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from attncli.analysis.documents.declaration import Numbers
 
 Write = Callable[[float], str]
 
 
-def writer(values: Any, precision: int) -> Write:
+def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     """A function that writes each of these values with `precision` digits after the point.
 
     Fixed notation, or scientific for all when the largest magnitude is 10⁶ or more, or too small

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from attncli.analysis.documents.declaration import Numbers
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Lines, Piece, finished, spaced, stack
 from attncli.render.matrix import NAME, ROWS, as_matrix
@@ -20,7 +20,7 @@ GAP = 3
 
 
 def vectors(
-    values: Any,
+    values: Numbers | Sequence[Numbers],
     rows: Sequence[str],
     view: View,
     *,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import UNSET
 
+from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -32,7 +33,7 @@ def derivation_matrices(document: AttentionTopic, names: Sequence[str], view: Vi
     close = view if view.full else replace(view, precision=max(min(view.precision, slot - 5), min(view.precision, 2)))
     blocks = [heading(say(view, "matrices"), say(view, "matrices.note", query), view)]
 
-    def vectors_of(name: str, values: object) -> Lines:
+    def vectors_of(name: str, values: Numbers) -> Lines:
         return vectors(values, rows, close, title=say(view, f"matrix.{name}"), note=say(view, f"matrix.{name}.note"))
 
     if found.x is not UNSET:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import UNSET
@@ -118,19 +119,19 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
             )
         case "weights":
             # cells of a pooled map have no names: the maps show them
-            held = [head for head in document.heads if head.weights is not UNSET and head.pool is UNSET]
-            note = "rows: queries, columns: keys"
+            held = ((head, head.weights) for head in document.heads if head.pool is UNSET)
             return spaced(
                 matrix(
-                    head.weights,
+                    weights,
                     texts,
-                    key_names(texts, head.weights),
+                    key_names(texts, weights),
                     view,
                     limits=(0.0, 1.0),
                     title=f"weights of {_name(head)}",
-                    note=note,
+                    note="rows: queries, columns: keys",
                 )
-                for head in held
+                for head, weights in held
+                if weights is not UNSET
             )
         case _:
             found = [
@@ -150,12 +151,12 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
 
 def maps_part(document: HeadsDocument, view: View) -> Lines:
     """A small map of each head, the first `MAPS` unless the view is full, and of their average, on one scale."""
-    held = [head for head in document.heads if head.weights is not UNSET]
+    held = [(head, weights) for head in document.heads if (weights := head.weights) is not UNSET]
     if not held:
         return Lines()
-    several = len({head.layer for head in held}) > 1
+    several = len({head.layer for head, _ in held}) > 1
     shown = held if view.full else held[:MAPS]
-    maps = [Map(_name(head) if several else f"head {head.head}", head.weights) for head in shown]
+    maps = [Map(_name(head) if several else f"head {head.head}", weights) for head, weights in shown]
     average = document.average.weights if document.average else None
     maps += [Map("average", average)] if average is not None and len(maps) > 1 else []
     left = (
@@ -165,7 +166,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     )
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     names = [token.text for token in document.tokens]
-    most = max(sum(each.layer == head.layer for each in shown) for head in shown) if several else None
+    most = max(Counter(head.layer for head, _ in shown).values()) if several else None
     drawn = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
     return stack((title, drawn, remark(left, view), remark(_lost(document) if len(maps) > 1 else "", view)))
 

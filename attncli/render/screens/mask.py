@@ -207,7 +207,7 @@ def _bias(bias: BiasPart, view: View) -> Lines:
             )
         maps = [Map(say(view, "bias.before"), before), Map(say(view, "bias.after"), after)]
         blocks.append(side_by_side(maps, view))
-    if bias.weights_after is not None:
+    if bias.weights_before is not None and bias.weights_after is not None:
         maps = [
             Map(say(view, "bias.weights.before"), bias.weights_before),
             Map(say(view, "bias.weights.after"), bias.weights_after),

@@ -69,6 +69,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
 def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
     """What a way brings in, as a table: vectors, angles, or what is added to the scores."""
     title, note = say(view, f"position.table.{way.enters}", way.position), way.formula
+    assert way.table is not UNSET, "only a way that brings something in has a table"
     if way.enters == "scores":
         return matrix(way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note)
     return vectors(way.table, texts, view, title=title, note=note)

@@ -160,6 +160,7 @@ def _table(part: str, index: Sequence[int], head: CapturedHead, view: View) -> L
     rows = [f"q{at}" for at in range(len(head.weights))]
     columns = [f"k{at}" for at in range(len(head.weights[0]))]
     if part == "output":
+        assert head.output is not UNSET, "heads with weights have outputs"
         return vectors(
             head.output, rows, view, title="output", note=f"{place}{spell(' · ', ascii=view.ascii)}weights × values"
         )
