@@ -1,0 +1,33 @@
+"""What may be left out of runs of a changed model: tokens before the change, and queries that nobody asks for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attncli.analysis.effects.places import may_ask_some, may_start_late
+from attncli.arrays.numpy_backend import NumpyBackend
+from attncli.inputs.tokenize import tokenizer
+from attncli.mechanism.mask import AllOf, Causal, Given, Mask
+from attncli.mechanism.mask_spec import parse
+from attncli.models.one_layer import Settings, seeded_model
+
+TABLE = Given(np.tril(np.ones((4, 4), bool)))
+
+
+@pytest.mark.parametrize(
+    ("mask", "late", "some"),
+    [
+        (parse("causal"), True, True),
+        (parse("window:3"), True, True),
+        (parse("none"), False, True),
+        (parse("window:3,1"), False, True),
+        (AllOf((Causal(), parse("padding:1"))), False, False),
+        (AllOf((Causal(), parse("lsh:2"))), False, False),
+        (AllOf((Causal(), TABLE)), False, False),
+    ],
+)
+def test_masks_that_count_rows_or_look_at_vectors_need_every_token(mask: Mask, late: bool, some: bool) -> None:
+    settings = Settings(d_model=8, heads=2, mask=mask)
+    spec = seeded_model(settings, 0, "seeded", tokenizer("word"), NumpyBackend("float32")).spec
+    assert (may_start_late(spec), may_ask_some(spec)) == (late, some)
