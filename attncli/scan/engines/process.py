@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
@@ -18,6 +19,8 @@ from typing import Any, TextIO
 from attncli.scan.engines.allocation import give_back
 
 STOP = "stop"
+GIVEN_BACK = 256
+"""After so many texts, memory that is free is given back."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +38,7 @@ def main(arguments: list[str]) -> int:
         try:
             if worker is None:
                 worker = ready(folder, model, part)
-            counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
+            counts = worker.shard(shard, _telling(answers))
             give_back()
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
@@ -43,6 +46,21 @@ def main(arguments: list[str]) -> int:
         except Exception as error:
             _say(answers, {"shard": shard, "failed": told(error)})
     return 0
+
+
+def _telling(answers: TextIO) -> Callable[[int], None]:
+    """Tell of texts as they are done; give memory back now and then."""
+    since = 0
+
+    def tell(texts: int) -> None:
+        nonlocal since
+        _say(answers, {"done": texts})
+        since += texts
+        if since >= GIVEN_BACK:
+            give_back()
+            since = 0
+
+    return tell
 
 
 def use_one_thread() -> None:
