@@ -95,7 +95,9 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
     """The parts of this command's screen, the last of several apart by commas."""
-    name = {"text": "explain", "": "explain", "show": "models"}.get(ctx.info_name or "", ctx.info_name)
+    words = ctx.command_path.split()
+    of_scan = {"start": "scan", "show": "scan"}
+    name = of_scan.get(words[-1], "") if "scan" in words[:-1] else {"text": "explain"}.get(words[-1], words[-1])
     try:
         known = import_module(f"attncli.render.screens.{name}").PARTS
     except (ImportError, AttributeError):
