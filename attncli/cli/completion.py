@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 
 import typer
 
 from attncli.errors import AttnError
+from attncli.render.screen_parts import PARTS_OF
 
 TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
 
@@ -94,15 +94,13 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def parts(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The parts of this command's screen, the last of several apart by commas."""
+    """The parts of this command's screen, the last of several apart by commas; none where a saved document has its
+    own."""
     words = ctx.command_path.split()
     of_scan = {"start": "scan", "show": "scan"}
     name = of_scan.get(words[-1], "") if "scan" in words[:-1] else {"text": "explain"}.get(words[-1], words[-1])
-    try:
-        known = import_module(f"attncli.render.screens.{name}").PARTS
-    except (ImportError, AttributeError):
-        return []
-    return _after_comma(incomplete, [*known, "all"])
+    known = PARTS_OF.get(name)
+    return [] if known is None else _after_comma(incomplete, [*known, "all"])
 
 
 def schemas(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -198,7 +198,7 @@ FIGURE_STYLE = option(
 )
 SHOW = option(
     "--show",
-    help="Parts to show, or 'all'; a wrong one lists them.",
+    help="Parts of the screen to show, with commas between.",
     panel=OUTPUT,
     metavar="PARTS",
     complete=completion.parts,

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.help_language import option_help
-from attncli.cli.help_page import drawn
+from attncli.cli.help_page import drawn, parts_listed
 from attncli.cli.offer import flat
 from attncli.cli.option import OUTPUT, PANELS
 from attncli.cli.output import Environment
@@ -101,7 +101,7 @@ class GroupedCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 told = option_help(record[1], getattr(ctx.obj, "lang", "en"))  # a default comes with the record
-                panels.setdefault(_panel(parameter), []).append((record[0], told))
+                panels.setdefault(_panel(parameter), []).append((record[0], told + parts_listed(parameter, ctx)))
         for name, records in panels.items():
             with formatter.section(name):
                 formatter.write_dl(records)

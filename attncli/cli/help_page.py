@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from attncli.cli.completion import parts
 from attncli.cli.help_language import option_help, speak
 from attncli.cli.output import Environment
 
@@ -40,8 +41,16 @@ def drawn(command: Any, ctx: Any, formatter: Any) -> bool:
         one.help = escape(one.help) if getattr(one, "help", None) else None
         if getattr(one, "param_type_name", "") == "argument":
             one.type = _nameless(one.type)
+        elif listed := parts_listed(one, ctx):
+            one.help += escape(listed)
     rich_utils.rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
     return True
+
+
+def parts_listed(parameter: Any, ctx: Any) -> str:
+    """What `--show` takes, which is each command's own, to be said behind its help; nothing for other options."""
+    known = parts(ctx, "") if parameter.name == "show" else []
+    return f" [{', '.join(known)}]" if known else ""
 
 
 def _nameless(kind: Any) -> Any:

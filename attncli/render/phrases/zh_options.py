@@ -87,7 +87,7 @@ OPTIONS: dict[str, str] = {
     "Write the answer to a file; - is standard output.": "把答案写入文件；- 表示标准输出。",
     "Also draw a figure: .svg, .png or .pdf.": "另画一幅图：.svg、.png 或 .pdf。",
     "Of the figure: light or dark, 85mm, 300dpi.": "图的样式：light 或 dark、85mm、300dpi。",
-    "Parts to show, or 'all'; a wrong one lists them.": "要显示的部分，或 'all'；写错时会列出全部。",
+    "Parts of the screen to show, with commas between.": "屏幕上要显示的部分，用逗号分隔。",
     "Show the answer alone.": "只显示答案。",
     "Wait for a key after each step.": "每一步之后等待按键。",
     "Show every row, column and dimension.": "显示每一行、每一列、每一维。",

@@ -12,6 +12,7 @@ from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.ablate import AblateDocument, EffectRow
 
 
-PARTS = ("header", "tokens", "grid", "heads", "answer")
+PARTS = PARTS_OF["ablate"]
 """Every part, in the order of the screen."""
 LONGEST, SHORTEST, NAME = 20, 4, 12
 """Cells of the longest and shortest bar, and of the text of a key."""

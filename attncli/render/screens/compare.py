@@ -12,13 +12,14 @@ from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend, row_names
 from attncli.render.matrix import matrix
 from attncli.render.safe import cut, label, safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import compare_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.screens.side_differences import in_words
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("sides", "heads", "maps", "difference", "moved", "answer")
+PARTS = PARTS_OF["compare"]
 """Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
 DEFAULT = frozenset({"sides", "heads", "maps", "moved", "answer"})
 MAPPED = 3

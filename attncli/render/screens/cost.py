@@ -17,12 +17,13 @@ from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import cost_answer
 from attncli.render.screens.header import counted, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("variants", "memory", "growth", "layers", "measured", "answer")
+PARTS = PARTS_OF["cost"]
 """Every part, in the order of the screen."""
 ROOMY = 76
 """Cells from which on large numbers are written out."""

@@ -13,6 +13,7 @@ from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
 from attncli.render.safe import cut, label, safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import cross_answer
 from attncli.render.screens.header import counted, headed, in_queries, tokens_part
 from attncli.render.screens.run import shapes_part
@@ -20,7 +21,7 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-PARTS = ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer")
+PARTS = PARTS_OF["cross"]
 """Every part, in the order of the screen. All are shown unless the view names some; maps only for several heads."""
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""

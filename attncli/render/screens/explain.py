@@ -9,13 +9,14 @@ from attncli.analysis.documents.explain import ExplainDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.phrases import say
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens import derivation
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
 from attncli.render.view import View
 
-PARTS = ("header", "tokens", "shapes", *PROJECTIONS, *derivation.PARTS)
+PARTS = PARTS_OF["explain"]
 """Every part of a derivation, in the order of the screen."""
 
 

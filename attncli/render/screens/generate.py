@@ -12,12 +12,13 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.safe import label, safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import generate_answer
 from attncli.render.screens.header import header, tokens_part
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("header", "tokens", "continuation", "lookback", "heads")
+PARTS = PARTS_OF["generate"]
 """Every part, in the order of the screen; all are shown unless the view names some."""
 BAR = 20
 

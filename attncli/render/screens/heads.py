@@ -20,6 +20,7 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.across import ACROSS, across_part
 from attncli.render.screens.answer import heads_answer
 from attncli.render.screens.grid import grid_part, stated
@@ -29,8 +30,7 @@ from attncli.render.screens.heads_table import metric_value
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("header", "tokens", "grid", "maps", "metrics", "moved", "average", "weights", "links", *ACROSS, "answer")
-"""Every part, in the order of the screen."""
+PARTS = PARTS_OF["heads"]
 DEFAULT = frozenset({"header", "tokens", "grid", "maps", "metrics", "moved", *ACROSS, "answer"})
 MATRICES = frozenset({"maps", "average", "weights"})
 """The parts that show matrices; a document may be without them."""

@@ -11,6 +11,7 @@ from attncli.render.lines import Lines, stack
 from attncli.render.numbers import writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.answer import not_learned, words
 from attncli.render.screens.effect_answer import begun, named
 from attncli.render.screens.effect_parts import grid, in_parts
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.logits import LogitPart, LogitsDocument
 
 
-PARTS = ("header", "tokens", "grid", "parts", "answer")
+PARTS = PARTS_OF["logits"]
 """Every part, in the order of the screen."""
 LONGEST, SHORTEST = 24, 4
 """Cells of the longest and shortest bar."""

@@ -17,11 +17,12 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import mask_answer
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("masks", "combined", "counts", "bias", "layers", "answer")
+PARTS = PARTS_OF["mask"]
 """Every part, in the order of the screen."""
 NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""

@@ -10,6 +10,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.answer import not_learned, words
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.patch import PatchDocument
 
 
-PARTS = ("header", "tokens", "grid", "heads", "answer")
+PARTS = PARTS_OF["patch"]
 """Every part, in the order of the screen."""
 LONGEST, SHORTEST = 30, 4
 """Cells of the longest and shortest bar."""

@@ -16,6 +16,7 @@ from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.answer import run_answer
 from attncli.render.screens.conclusion import run_hint
 from attncli.render.screens.header import counted, header, tokens_part
@@ -31,20 +32,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.parts import ShapeRow
 
 
-PARTS = (
-    "header",
-    "tokens",
-    "shapes",
-    "overview",
-    "maps",
-    *SHOWN,
-    "scores",
-    "weights",
-    "output",
-    "links",
-    "average",
-    "answer",
-)
+PARTS = PARTS_OF["run"]
 """Every part, in the order of the screen. All that the document has are shown unless the view names some."""
 
 

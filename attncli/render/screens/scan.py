@@ -14,10 +14,11 @@ from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import label, safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.tables import table
 from attncli.render.view import View
 
-PARTS = ("header", "grid", "labels", "effects", "metrics", "examples", "answer")
+PARTS = PARTS_OF["scan"]
 """Every part, in the order of the screen."""
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""

@@ -15,6 +15,7 @@ from attncli.render.links import links
 from attncli.render.matrix import matrix, visible
 from attncli.render.numbers import brief
 from attncli.render.safe import cut, safe
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import tensors_answer
 from attncli.render.screens.header import counted, facts, in_queries, warning
 from attncli.render.screens.run import shapes_part
@@ -22,7 +23,7 @@ from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
-PARTS = ("header", "shapes", "scores", "weights", "output", "metrics", "links", "answer")
+PARTS = PARTS_OF["tensors"]
 """Every part, in the order of the screen; all are shown unless the view names some."""
 
 
