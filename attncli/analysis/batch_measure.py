@@ -91,7 +91,9 @@ class Length:
         """The shared coefficients, [query · key, column]; the columns of each metric's value and norm in order."""
         if (backend.name, dtype) not in self._columns:
             stacked = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
-            held = np.stack(stacked, -1) if stacked else np.zeros((self.count * self.count, 0))
+            kind = np.float64 if dtype == "float64" else np.float32
+            none = np.zeros((self.count * self.count, 0))
+            held = np.stack(stacked, -1, dtype=kind, casting="same_kind") if stacked else none
             self._columns[backend.name, dtype] = backend.cast(backend.keep(held), dtype)
         return self._columns[backend.name, dtype]
 

@@ -112,8 +112,8 @@ def cost_of(
     whole = saved or (wanted.matrices and wanted.query is None)
     # what a layer keeps is part of the answer only where all of it is, as it is
     kept = most * SCORE_ITEM[computed] * (rounds or not whole or wanted.heads is not EVERY)
-    if not whole:  # the layer before, still worked on, and what is rounded
-        kept += most * item * ((len(spec.blocks) > 1) + rounds)
+    if not whole:
+        kept += most * item * rounds
     parts = {"scores that are kept": kept if rows is None else 0, "answer": held * item}
     return Cost(replace(running, memory={**running.memory, **parts}), numbers)
 
