@@ -68,7 +68,7 @@ def test_values_may_come_from_a_third_text() -> None:
     weights, output = expected(model, "un deux trois quatre cinq")
     assert np.allclose([head["weights"] for head in document["layers"][0]["heads"]], weights)
     assert np.allclose(document["layers"][0]["output"], output)
-    with pytest.raises(InputError, match="the values.* text has 2, the keys.* 5 tokens"):
+    with pytest.raises(InputError, match=r"the values.* text has 2, the keys.* 5 tokens"):
         cross_document(model, texts(model, "un deux"), layers=EVERY, heads=EVERY, top=5)
 
 
