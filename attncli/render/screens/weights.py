@@ -18,7 +18,7 @@ STATISTICS = ("min", "mean", "max", "std")
 ENTRIES = 8
 """Metadata entries that are shown unless the view is full."""
 
-TENSORS = 200
+TENSORS = 60
 """Tensors that are shown unless the view is full."""
 
 COLUMNS = ("tensor", "used as", "type", "shape", *STATISTICS)
