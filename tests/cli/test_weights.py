@@ -240,8 +240,8 @@ def test_of_very_many_tensors_the_first_are_shown_and_the_rest_counted(tmp_path:
     path = tmp_path / "w.npz"
     np.savez(path, **{f"weird.{number}": np.ones(1, np.float32) for number in range(230)})
     shown = ask("weights", "show", str(path))
-    assert sum("weird." in line for line in shown.out.splitlines()) < 215
-    assert "30 more (--plain, --json)" in shown.out
+    assert sum("weird." in line for line in shown.out.splitlines()) < 75
+    assert "170 more (--plain, --json)" in shown.out
     assert len(ask("weights", "show", str(path), "--plain").out.splitlines()) == 231
 
 
