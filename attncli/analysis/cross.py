@@ -106,7 +106,7 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
         "mixed": found.mixed,
     }
     stages |= {"out": joined} if out is None else {"concat": joined, "out": out}
-    return LayerTrace(0, stages, found.empty, x, stages["out"])
+    return LayerTrace(0, stages, found.empty, x, lambda: stages["out"])
 
 
 def cross_document(

@@ -20,14 +20,15 @@ from attncli.mechanism.spec import (
     Place,
 )
 from attncli.mechanism.streaming import attended, unseen
-from attncli.mechanism.trace import LayerTrace
+from attncli.mechanism.trace import Later, LayerTrace
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
 def run_block(
     backend: Backend, block: Block, weights: Weights, hidden: Array, context: Context, layer: int
 ) -> LayerTrace:
-    """Run one layer. hidden: [..., token, width]; the result's `after` has the same axes.
+    """Run one layer. hidden: [..., token, width]; the result's `after` has the same axes, and is computed when it is
+    asked for unless someone watches.
 
     A block without residual gives its last branch's output, whose width may differ.
     """
@@ -43,8 +44,11 @@ def run_block(
         hidden, entering = hidden[..., context.asking, :], entering[..., context.asking, :]
     cross = None
     if block.parallel and block.mlp is not None:
-        other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
-        state = hidden + added(out) + added(_fed(backend, block, weights, other, context, layer))
+
+        def fed() -> Array:
+            other = normed("mlp.in", hidden) if "mlp.in" in block.norms else entering
+            return hidden + added(out) + added(_fed(backend, block, weights, other, context, layer))
+
     else:
         state = hidden + added(out) if block.residual else out
         if block.residual:
@@ -57,14 +61,29 @@ def run_block(
                 backend, block.cross, weights, "cross", normed("cross.in", state), context.memory, context, layer
             )
             after = normed("cross.sum", state + added(normed("cross.out", inner["out"])))
-            cross = LayerTrace(layer, inner, inner_empty, state, after)
+            cross = LayerTrace(layer, inner, inner_empty, state, Later(partial(_itself, after)))
             state = after
-        if block.mlp is not None:
+
+        def fed() -> Array:
+            if block.mlp is None:
+                return state
             result = normed("mlp.out", _fed(backend, block, weights, normed("mlp.in", state), context, layer))
-            state = normed("mlp.sum", state + added(result))
-    if backend.dtype in LOW_PRECISION:  # NumPy's bfloat16 is wider after a product with a plain number
-        state = backend.cast(state, backend.dtype)
-    return LayerTrace(layer, stages, empty, hidden, state, cross=cross)
+            return normed("mlp.sum", state + added(result))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def left() -> Array:
+        found = fed()
+        # NumPy's bfloat16 is wider after a product with a plain number
+        return backend.cast(found, backend.dtype) if backend.dtype in LOW_PRECISION else found
+
+    leaving = Later(left)
+    if context.watch is not None:
+        leaving()
+    return LayerTrace(layer, stages, empty, hidden, leaving, cross=cross)
+
+
+def _itself(array: Array) -> Array:
+    return array
 
 
 def _attention(

@@ -6,7 +6,7 @@ The declaration drives the shape trace, JSON keys, captions, `explain` and the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic
 
 from msgspec import Struct
@@ -95,20 +95,42 @@ class AttentionTrace(Struct, Generic[Library], frozen=True, eq=False):
         return bundle(self)
 
 
+class Later:
+    """An array that is made when it is first asked for, and then held in place of what it is made of."""
+
+    __slots__ = ("_found", "_make")
+    _found: Array
+
+    def __init__(self, make: Callable[[], Array]) -> None:
+        self._make: Callable[[], Array] | None = make
+
+    def __call__(self) -> Array:
+        if self._make is not None:
+            self._found, self._make = self._make(), None
+        return self._found
+
+
 class LayerTrace(Struct, frozen=True, eq=False):
     """What one layer did: its stages by name, the vectors that entered it and those that left.
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
-    empty_rows: as in `AttentionTrace`. cross: the layer's cross-attention, if it has one.
+    empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's cross-attention, if it
+    has one.
     """
 
     layer: int
     stages: Mapping[str, Array]
     empty_rows: Array
     before: Array
-    after: Array
+    leaving: Callable[[], Array]
     notes: tuple[str, ...] = ()
     cross: LayerTrace | None = None
+
+    @property
+    def after(self) -> Array:
+        """The vectors that left the layer. Attention does not need them: the feed-forward part of the last layer run is
+        read and computed when they are asked for."""
+        return self.leaving()
 
     def __repr__(self) -> str:
         """The layer and the sizes of its stages, not their numbers."""

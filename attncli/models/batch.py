@@ -13,7 +13,7 @@ from attncli.inputs.token import Token
 from attncli.mechanism.context import Context
 from attncli.mechanism.intervention import NOTHING, Interventions
 from attncli.mechanism.spec import Spec
-from attncli.mechanism.trace import STAGES, LayerTrace
+from attncli.mechanism.trace import STAGES, Later, LayerTrace
 from attncli.models.run import Store, through
 
 
@@ -44,14 +44,14 @@ def run_batch(
 
 def alone(trace: LayerTrace, entry: int, length: int) -> LayerTrace:
     """One text's part of a batch's trace, without batch axis and padding. length: how many tokens the text has."""
-    longest = trace.before.shape[-2]
+    longest, leaving = trace.before.shape[-2], trace.leaving
     cut = {name: _cut(array[entry], STAGES[name].axes, length, longest) for name, array in trace.stages.items()}
     return replace(
         trace,
         stages=cut,
         empty_rows=trace.empty_rows[entry][..., :length],
         before=trace.before[entry][:length],
-        after=trace.after[entry][:length],
+        leaving=Later(lambda: leaving()[entry][:length]),
     )
 
 

@@ -52,6 +52,11 @@ class Bound(Struct, frozen=True):
     shared: bool = False
     alternating: bool = False
 
+    @property
+    def feeds(self) -> bool:
+        """Whether only the feed-forward part needs it."""
+        return all(role.feeds for role in self.roles)
+
     def shape(self) -> tuple[int, ...]:
         """The shape that each tensor must have."""
         first, rows = self.roles[0].shape, [role.shape for role in self.roles]

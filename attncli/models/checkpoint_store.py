@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from attncli.arrays.backend import Array, Backend
@@ -28,6 +28,7 @@ class CheckpointStore:
         self.binding = binding
         self._kept: dict[tuple[str, str], Array] = {}
         self._tables: dict[tuple[str, str], HeldRows] | None = None
+        self._spared = -1  # the layer whose feed-forward part is read when it is asked for
 
     def hold_rows(self) -> None:
         """Keep the rows of embedding tables that are read from now on, for many texts one after the other."""
@@ -49,7 +50,19 @@ class CheckpointStore:
         return backend.cast(x, backend.dtype)  # NumPy's bfloat16 is wider after a product with a plain number
 
     def expect(self, layers: range) -> None:
-        self.checkpoint.ahead([name for layer in layers for bound in self._in_order(layer) for name in bound.tensors])
+        self._spared = layers.stop - 1
+        self._announce(
+            bound for layer in layers for bound in self._in_order(layer) if layer < self._spared or not bound.feeds
+        )
+
+    def _feed(self, layer: int) -> None:
+        """Have the feed-forward part of the last layer expected read ahead: it is asked for after all."""
+        if layer == self._spared:
+            self._spared = -1
+            self._announce(bound for bound in self._in_order(layer) if bound.feeds)
+
+    def _announce(self, bounds: Iterable[Bound]) -> None:
+        self.checkpoint.ahead([name for bound in bounds for name in bound.tensors])
 
     def layer(self, backend: Backend, index: int) -> Weights:
         """A matrix is read when it is asked for and let go with its product: one at a time is in memory, not the layer.
@@ -117,7 +130,7 @@ class _Layer:
     """`ReadWeights` of one layer."""
 
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
-        self._store, self._backend = store, backend
+        self._store, self._backend, self._index = store, backend, index
         self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
         self._held: dict[str, Array] = {}
 
@@ -128,6 +141,8 @@ class _Layer:
         if bound.shared:
             return self._store._keep(self._backend, role, bound)
         if role not in held:
+            if bound.feeds:
+                self._store._feed(self._index)
             held.update(self._store._read(self._backend, bound))
         return held.pop(role) if held[role].ndim == 2 else held[role]
 
@@ -135,4 +150,6 @@ class _Layer:
         bound = self._places.get(f"{name}.weight")
         if bound is None or bound.shared or bound.form != "whole" or bound.transposed:
             return None
+        if bound.feeds:
+            self._store._feed(self._index)
         return self._store.checkpoint.product(bound.tensors[0], x, backend, self(f"{name}.bias"))

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
 from attncli.arrays.selection import EVERY, Selection, selected
@@ -16,7 +17,7 @@ from attncli.models.roles import layer_roles
 
 if TYPE_CHECKING:
     from attncli.inputs.shards import TensorInfo
-    from attncli.models.bind import Binding
+    from attncli.models.bind import Binding, Bound
 
 READS = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
@@ -67,21 +68,28 @@ class Estimate(Struct, frozen=True):
 
 
 class StoredSizes(Struct, frozen=True):
-    """Bytes of a checkpoint's tensors. layers: of each layer. row: of what one token's embedding takes."""
+    """Bytes of a checkpoint's tensors. layers: of each layer; fed: of its feed-forward part alone. row: of what one
+    token's embedding takes."""
 
     layers: Sequence[int]
+    fed: Sequence[int]
     row: int
 
 
 def stored_sizes(tensors: Mapping[str, TensorInfo], binding: Binding) -> StoredSizes:
     """The sizes of one side of a checkpoint, from its headers alone."""
-    layers = [sum(tensors[name].bytes for bound in layer for name in bound.tensors) for layer in binding.layers]
+    layers = [sum(_bytes(tensors, bound) for bound in layer) for layer in binding.layers]
+    fed = [sum(_bytes(tensors, bound) for bound in layer if bound.feeds) for layer in binding.layers]
     tables = [
         binding.outer[role].tensors[0]
         for role in ("tokens.weight", "positions.weight", "types.weight")
         if role in binding.outer
     ]
-    return StoredSizes(layers, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
+    return StoredSizes(layers, fed, sum(tensors[name].bytes // max(tensors[name].shape[0], 1) for name in tables))
+
+
+def _bytes(tensors: Mapping[str, TensorInfo], bound: Bound) -> int:
+    return sum(tensors[name].bytes for name in bound.tensors)
 
 
 def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
@@ -110,14 +118,17 @@ def estimate(
 ) -> Estimate:
     """The estimate for one text of `tokens` tokens.
 
-    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for; layers
-    after the last are not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None for
-    all. dtype: what it is computed in.
+    stored: the checkpoint's sizes, None for weights already in memory. layers: those asked for; what follows the
+    attention of the last is not read. kept: n × n stages kept of each layer asked for. rows: query rows at a time, None
+    for all. dtype: what it is computed in.
     """
     asked = set(selected(layers, len(spec.blocks)))
-    blocks = spec.blocks[: max(asked) + 1] if asked else ()
+    last = max(asked, default=-1)
+    blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None)) if asked else ()
     wide = SCORE_ITEM[dtype]
-    read = 0 if stored is None else sum(stored.layers[: len(blocks)]) + tokens * stored.row
+    read = 0
+    if stored is not None:
+        read = sum(stored.layers[: last + 1]) - sum(stored.fed[last : last + 1] if asked else ()) + tokens * stored.row
     work = work_of(spec, blocks, tokens)
     heads = max((block.attention.heads for block in blocks), default=0)
     # whole: one array and whether each pair is visible; by blocks of rows: exponents and the like beside it

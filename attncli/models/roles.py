@@ -27,6 +27,11 @@ class Role(Struct, frozen=True):
         return self.name.removesuffix(".weight").removesuffix(".bias")
 
     @property
+    def feeds(self) -> bool:
+        """Whether it belongs to the feed-forward part, its norms included, which attention does not need."""
+        return self.name.partition(".")[0] in ("mlp", "experts", "shared")
+
+    @property
     def suffix(self) -> str:
         """ ".weight", ".bias" or nothing."""
         return self.name[len(self.module) :]

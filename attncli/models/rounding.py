@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import RowBlock
-from attncli.mechanism.trace import SQUARE, LayerTrace
+from attncli.mechanism.trace import SQUARE, Later, LayerTrace
 
 See = Callable[[int, str, RowBlock], None]
 
@@ -20,12 +20,18 @@ See = Callable[[int, str, RowBlock], None]
 def rounded(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
     distinct = {id(array): name for name, array in trace.stages.items()}
+    leaving = trace.leaving
+
+    @np.errstate(over="ignore")
+    def after() -> Array:
+        return backend.cast(leaving(), backend.dtype)
+
     once = {key: _stage(backend, name, trace.stages[name]) for key, name in distinct.items()}
     return replace(
         trace,
         stages={name: once[id(array)] for name, array in trace.stages.items()},
         before=backend.cast(trace.before, backend.dtype),
-        after=backend.cast(trace.after, backend.dtype),
+        leaving=Later(after),
         cross=None if trace.cross is None else rounded(backend, trace.cross),
     )
 

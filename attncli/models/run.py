@@ -58,7 +58,8 @@ def through(
     for index, block in enumerate(spec.blocks[: wanted[-1] + 1]):
         quiet = context if index in wanted else replace(context, keep=frozenset(), see=None)
         traces = [run_block(backend, block, store.layer(backend, index), hidden, quiet, index)]
-        hidden = traces[0].after
+        if index != wanted[-1]:
+            hidden = traces[0].after
         if index in wanted:
             yield traces.pop()  # so that nothing here holds the layer while it is worked on
         traces.clear()

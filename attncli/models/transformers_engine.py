@@ -149,7 +149,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             stages["hidden"] = given
         before, after = passage.entered, passage.left
         return replace(trace, stages=stages, before=trace.before if before is None else before,
-                       after=trace.after if after is None else after)  # fmt: skip
+                       leaving=trace.leaving if after is None else lambda: after)  # fmt: skip
 
     def _layer(
         self,
@@ -175,7 +175,9 @@ class ForeignModel(Model, frozen=True, eq=False):
         kept, mixed, empty = attended(backend, call.q, call.k, call.v, rule, rows=rows, keep=keep, see=seen)
         mixed = changed(backend, done, mixed)
         stages = {"q": call.q, "k": call.k, "v": call.v, **kept, "mixed": mixed, "out": join_heads(backend, mixed)}
-        return LayerTrace(call.layer, stages, empty, call.q, call.q)  # what enters and leaves is known at its end
+        return LayerTrace(
+            call.layer, stages, empty, call.q, lambda: call.q
+        )  # what enters and leaves is known at its end
 
 
 def load_foreign(
