@@ -88,8 +88,8 @@ def test_an_estimate_counts_tokens_layers_and_bytes() -> None:
     tokens = len(ask("tokens", TEXT, "--model", "minilm", "--json").json["tokens"])
     assert found["tokens"] == first["tokens"] == tokens
     assert (found["layers"], first["layers"]) == (6, 1)
-    row = 3 * 384 * 4
-    assert (found["bytes_read"] - tokens * row) == 6 * (first["bytes_read"] - tokens * row)
+    row, fed = 3 * 384 * 4, (2 * 384 * 1536 + 1536 + 384) * 4 + 2 * 384 * 4  # what follows attention, and its norm
+    assert found["bytes_read"] - tokens * row == 6 * (first["bytes_read"] - tokens * row) + 5 * fed
     assert found["peak_memory"] == sum(found["memory"].values())
 
 
