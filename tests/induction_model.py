@@ -95,6 +95,9 @@ class Letters:
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         return [Token(place, "abcde"[code], code, place, place + 1) for place, code in enumerate(ids)]
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        return "".join("abcde"[code] for code in ids)
+
 
 def model(library: str = "numpy") -> Model:
     attention = Attention(HEADS, HEADS, DIM, DIM, scale=1.0, mask=Causal())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
@@ -20,6 +21,10 @@ from attncli.models.estimate import estimate
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+NEAR = 16
+"""Tokens before one that tell how it is joined to them: more than make one character."""
 
 
 class Continuing(Struct, frozen=True):
@@ -87,10 +92,14 @@ def generated_document(
         if token.id in model.ends if model.ends else token.special:
             ended = True
             break
+    said, spans = continued(model, tokens, new)
     return GenerateDocument(
         **header(model, text, tokens),
-        generated=token_rows(new),
-        continuation="".join(_spoken(token) for token in new),
+        generated=token_rows(
+            replace(token, start=len(text) + start, end=len(text) + end) if start < end else token
+            for token, (start, end) in zip(new, spans, strict=True)
+        ),
+        continuation=said,
         temperature=wanted.temperature,
         sample_seed=wanted.seed if wanted.temperature > 0 else None,
         ended=ended,
@@ -185,5 +194,23 @@ def _chosen(model: Model, logits: Floats, position: int, wanted: Continuing) -> 
     return Token(position, found.text, chosen, None, None, found.special), float(shares[chosen])
 
 
-def _spoken(token: Token) -> str:
-    return "" if token.special else token.text
+def _alike(a: str, b: str) -> int:
+    """How many characters both begin with."""
+    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+
+
+def continued(model: Model, prompt: Sequence[Token], new: Sequence[Token]) -> tuple[str, list[tuple[int, int]]]:
+    """What the new tokens say after the prompt, blanks included, and which characters of that each stands for: none
+    for a special token; of a character made of several, each of them that one."""
+    ids = [token.id for token in (*prompt, *new) if token.id is not None]
+    said, spans = "", []
+    for at, token in enumerate(new, len(ids) - len(new)):
+        near = ids[max(at - NEAR, 0) : at]
+        before, now = model.tokenizer.text_of(near), model.tokenizer.text_of([*near, ids[at]])
+        kept = _alike(before, now)  # a character's last byte takes the place of U+FFFD
+        said = said[: max(len(said) - len(before) + kept, 0)]
+        start = len(said)
+        said += now[kept:]
+        inside = not token.special and start == len(said) and said.endswith("\ufffd")
+        spans.append((start - inside, len(said)))
+    return said, spans

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from attncli.analysis.document import header, notes
+from attncli.analysis.documents.effects import Looks
 from attncli.analysis.documents.logits import LogitPart, LogitsDocument
 from attncli.analysis.effects.ablation import ready, refuse_foreign
 from attncli.analysis.effects.attribution import attribute
@@ -29,7 +32,14 @@ def logits_document(
         logit=found.logit,
         sum=sum(value for _, value in found.parts),
         parts=[
-            LogitPart(part=part.kind, attention=part.attention, layer=part.layer, head=part.head, value=value)
+            LogitPart(
+                part=part.kind,
+                attention=part.attention,
+                layer=part.layer,
+                head=part.head,
+                value=value,
+                looks=Looks(key=found.looks[part][0], weight=found.looks[part][1]) if part in found.looks else UNSET,
+            )
             for part, value in found.parts
         ],
         warnings=notes(model),

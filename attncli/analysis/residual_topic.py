@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.analysis.document import header
 from attncli.analysis.documents.layer_topics import NormStep, ResidualTopic
@@ -25,7 +26,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     Raises UnsupportedError for a layer without a residual of its own, or whose weights are not to be had.
     """
     block = model.spec.blocks[layer]
-    trace = next(iter(model.trace(tokens, layers=[layer], keep=())))
+    trace = next(iter(model.trace(tokens, layers=[layer], keep=("weights",))))
     if "sum" not in trace.stages:
         told = "adds attention and feed-forward at once" if block.parallel else "has no residual"
         raise UnsupportedError(f"layer {layer} {told}", expected="x + attention on its own", hint="--residual")
@@ -40,6 +41,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
     if norm is not None:
         own = found["norm"][query] if norm.place == "attn.sum" else found["hidden"][query]
         apart = float(np.abs(norm.normed - own).max(initial=0.0))
+    given = trace.stages.get("weights")
     lengths = float(np.linalg.norm(x) * np.linalg.norm(after))
     return ResidualTopic(
         **header(model, text, tokens),
@@ -50,6 +52,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         x=x,
         out=after - x,
         sum=after,
+        weights=UNSET if given is None else np.asarray(model.backend.numpy(given), np.float64)[:, query].max(axis=0),
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,

@@ -25,6 +25,9 @@ class WordTokenizer:
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         raise _no_ids(self.name)
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        raise _no_ids(self.name)
+
 
 class WhitespaceTokenizer:
     """Split at whitespace, nothing else. Tokens have no ids."""
@@ -35,6 +38,9 @@ class WhitespaceTokenizer:
         return _sequence(text, pair, lambda part: ((m.start(), m.end(), m[0], None) for m in re.finditer(r"\S+", part)))
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
+        raise _no_ids(self.name)
+
+    def text_of(self, ids: Sequence[int]) -> str:
         raise _no_ids(self.name)
 
 
@@ -55,6 +61,10 @@ class CharTokenizer:
         _check_ids(ids, LAST_CODE_POINT, "a code point")
         return [Token(index, chr(code), code, None, None) for index, code in enumerate(ids)]
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        _check_ids(ids, LAST_CODE_POINT, "a code point")
+        return "".join(map(chr, ids))
+
 
 class ByteTokenizer:
     """UTF-8 bytes; a byte is its own id. A byte of a longer character is shown as `<0xE4>` and spans that character."""
@@ -72,6 +82,10 @@ class ByteTokenizer:
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         _check_ids(ids, 0xFF, "a byte")
         return [Token(index, _byte_text(byte), byte, None, None) for index, byte in enumerate(ids)]
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        _check_ids(ids, 0xFF, "a byte")
+        return bytes(ids).decode("utf-8", "replace")
 
 
 def _sequence(

@@ -41,3 +41,7 @@ class Tokenizer(Protocol):
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """The tokens that these ids name, without offsets. Raises InputError for an id out of range,
         UsageError where the tokenizer has no ids."""
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """What these ids say one after the other, with the blanks that some pieces begin with; special tokens say
+        nothing. Raises as `ids_to_tokens`."""

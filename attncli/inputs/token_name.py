@@ -56,9 +56,17 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
 
 
 def _spelled(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
-    """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank."""
-    wanted, blank = _bare("".join(text.split())), len(text.split()) > 1
-    spellings = ["".join(_bare(token.text).split()) for token in tokens]
+    """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank. Tokens that
+    are single bytes spell the characters that these make."""
+    bare: Callable[[str], str]
+    for bare in (_bare, _marked):
+        wanted, spellings = _bytes(text, bare), [_bytes(token.text, bare) for token in tokens]
+        if found := _runs(tokens, wanted, spellings, blank=len(text.split()) > 1):
+            return found
+    return []
+
+
+def _runs(tokens: Sequence[Token], wanted: bytes, spellings: Sequence[bytes], *, blank: bool) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for first in range(len(tokens)):
         if found and first < found[-1][1]:
@@ -71,6 +79,14 @@ def _spelled(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
         if spelled == wanted and wanted and not tokens[first].special:
             found.append((first, stop))
     return found
+
+
+def _bytes(text: str, bare: Callable[[str], str]) -> bytes:
+    """What a token's text spells, without blanks, as UTF-8; of bytes such as `<0xE7><0x88>`, these: what case they
+    have cannot be told."""
+    if re.fullmatch("(<0x[0-9A-F]{2}>)+", text):
+        return b"".join(bytes.fromhex(text.replace("<0x", "").replace(">", "")).split())
+    return "".join(bare(text).split()).encode("utf-8", "surrogatepass")
 
 
 def find_token(tokens: Sequence[Token], reference: str) -> Found:
@@ -106,6 +122,11 @@ def _places(tokens: Sequence[Token], text: str) -> list[int]:
 
 def _bare(text: str) -> str:
     return text.casefold().strip(MARKS.casefold()).removeprefix("##")
+
+
+def _marked(text: str) -> str:
+    """The same in the case that it has."""
+    return text.strip(MARKS).removeprefix("##")
 
 
 def _index(tokens: Sequence[Token], index: int) -> int:

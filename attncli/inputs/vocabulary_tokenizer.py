@@ -103,6 +103,13 @@ class PieceTokenizer:
             tokens.append(Token(index, piece if special else self._spelled(piece), code, None, None, special))
         return tokens
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        """What these ids say, as the vocabulary's own decoder joins its pieces; U+FFFD for a character that is not
+        whole. Raises InputError for an id that the vocabulary does not have."""
+        self.ids_to_tokens(ids)
+        said: str = _guarded(lambda: self.hf.decode(list(ids)), "the tokenizer failed on these ids", self.name)
+        return said
+
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of the vocabulary's special tokens."""

@@ -34,6 +34,9 @@ class Shifted(Struct, frozen=True):
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         return self.tokenizer.ids_to_tokens(ids)
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.text_of(ids)
+
 
 class IdsOnly(Struct, frozen=True):
     """Stands in where a checkpoint has no tokenizer.json: token ids can be given, text cannot."""
@@ -54,3 +57,6 @@ class IdsOnly(Struct, frozen=True):
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         return [Token(index, f"#{code}", code, None, None) for index, code in enumerate(ids)]
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        return "".join(f" #{code}" for code in ids)

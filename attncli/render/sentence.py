@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
 from attncli.render.lines import Line, Lines, Piece, finished
 from attncli.render.palette import tint
-from attncli.render.safe import cells, clusters, cut, safe
+from attncli.render.safe import cells, clusters, cut, label, safe
 from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.parts import TokenRow
+    from attncli.inputs.token import Token
 
 LEAST = 0.05
 """The smallest share that is tinted; below it a word is left as it is."""
@@ -27,7 +32,7 @@ class Word:
     """One word of a sentence. text: as it is to be read, with its blanks gone. apart: whether a blank precedes it.
 
     share: what is looked at it, 0 to 1, None if unknown. chosen: whether it is the one that looks. quiet: a token that
-    is not part of the text, such as [CLS].
+    is not part of the text, such as [CLS]. joined: whether it stands for the same character as the word before.
     """
 
     text: str
@@ -35,23 +40,71 @@ class Word:
     chosen: bool = False
     apart: bool = True
     quiet: bool = False
+    joined: bool = False
+
+
+def words(
+    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen: frozenset[int]
+) -> list[Word]:
+    """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
+    found: list[Word] = []
+    end, after = 0, True
+    for token, share in zip(tokens, shares, strict=True):
+        start, stop = token.start, token.end
+        shown, apart, joined = token.text.strip() or token.text, True, False
+        if text is not None and start is not None and stop is not None and start < stop and not token.special:
+            joined = start < end and stop <= end and not after
+            if end <= start:
+                shown = text[start:stop].strip() or text[start:stop]
+                apart = after or start > end or text[start].isspace()
+                end, after = stop, False
+            elif not joined:
+                after = True
+        else:
+            after = True
+        found.append(Word(shown or '""', share, token.index in chosen, apart, bool(token.special), joined))
+    return found
+
+
+def _whole(words: Sequence[Word]) -> list[Word]:
+    """Bytes as the characters that they make, with the largest of their shares; blanks that nothing looks at as the
+    gaps that they are."""
+    found: list[Word] = []
+    gap = False
+    for word in words:
+        if word.joined and found:
+            before = found[-1]
+            share = max((each for each in (before.share, word.share) if each is not None), default=None)
+            found[-1] = replace(before, share=share, chosen=before.chosen or word.chosen)
+        elif word.text.isspace() and not word.chosen and (word.share or 0.0) < LEAST:
+            gap = True
+        else:
+            shown = label(word.text) if word.text.isspace() else word.text
+            found.append(replace(word, text=shown, apart=word.apart or gap))
+            gap = False
+    return found
 
 
 def sentence(words: Sequence[Word], view: View) -> Lines:
-    """The words one after the other, broken to the view's width, tinted by their share; the chosen one in brackets.
+    """The words one after the other, broken to the view's width, tinted by their share; the chosen ones in brackets.
 
     Without colour, `MARKS` stand on both sides of a word in place of its tint. A text of more than `WINDOW` words is
     shortened to those around the chosen ones and the strongest. No words: no lines.
     """
+    words = _whole(words)
     rows: list[Line] = []
     row: list[Piece] = []
     used = 0
     before, gone = -1, spell(" … ", ascii=view.ascii)
-    for at in (kept := _kept(words, view)):
+    kept = _kept(words, view)
+    here = frozenset(kept)
+    for at in kept:
         word = words[at]
         skipped, first = at != before + 1, before < 0
         before = at
-        pieces = [*([(gone[first:], FAINT)] if skipped else []), *_drawn(word, view)]
+        opens = word.chosen and (skipped or not (at and words[at - 1].chosen))
+        closes = word.chosen and (at + 1 not in here or not words[at + 1].chosen)
+        pieces = [*([(gone[first:], FAINT)] if skipped else []), *_drawn(word, view, opens, closes)]
         gap = 1 if row and word.apart and not skipped else 0
         size = sum(cells(text) for text, _ in pieces)
         if row and used + gap + size > view.width:
@@ -80,12 +133,13 @@ def _kept(words: Sequence[Word], view: View) -> list[int]:
     return sorted(kept)
 
 
-def _drawn(word: Word, view: View) -> list[Piece]:
+def _drawn(word: Word, view: View, opens: bool, closes: bool) -> list[Piece]:
+    """A word's pieces; a bracket before the first of chosen words in a row, and one after the last."""
     text = _fitting(safe(word.text, ascii=view.ascii), view)
     faint = FAINT if word.quiet else ""
     if word.chosen:
         inner = _tinted(text, word.share, view, "bold")
-        return [("[", "bold"), *inner, ("]", "bold")]
+        return [*([("[", "bold")] if opens else []), *inner, *([("]", "bold")] if closes else [])]
     return _tinted(text, word.share, view, faint)
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
 import oracles
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
 from telling import telling
 from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.analysis.generate import Continuing, generated_document
+from attncli.analysis.generate import Continuing, continued, generated_document
 from attncli.errors import LimitError, UnsupportedError
+from attncli.inputs.builtin import ByteTokenizer
+from attncli.inputs.token import Token
 from attncli.render.encoding import json_bytes
 
 generated_document = telling(generated_document)
@@ -122,6 +126,38 @@ def test_from_the_command_line(folder: Path) -> None:
     assert len(ask(*asked, "--plain").out.splitlines()) == 1 + 3 * 3 * len(
         {head["head"] for head in document["steps"][0]["heads"]}
     )
+
+
+def test_what_is_added_is_said_as_the_tokenizer_says_it(tmp_path: Path) -> None:
+    """Blanks and characters of several bytes; the text with what was added is cut where the tokens lie."""
+    import tokenizers
+
+    asked = ("run", "爱 it", "--model", str(small_gpt2(tmp_path / "model")), "--generate", "20")
+    document = ask(*asked, "--temperature", "40", "--sample-seed", "3", "--json").json
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    prompt, new = ([token["id"] for token in document[name]] for name in ("tokens", "generated"))
+    whole = theirs.decode([*prompt, *new])
+    assert theirs.decode(prompt) + document["continuation"] == whole
+    assert " " in document["continuation"]
+    assert "\ufffd" in whole
+    said = document["text"] + document["continuation"]
+    for token in document["generated"]:
+        if token["start"] is not None and not token["text"].startswith("<0x"):
+            assert said[token["start"] : token["end"]].strip() == token["text"].strip()
+    ends = [token["end"] for token in document["generated"] if token["end"] is not None]
+    assert ends == sorted(ends)
+    assert ends[-1] == len(said)
+    shown = ask(*asked, "--brief").out
+    assert "tint: what the new tokens, in brackets, look at most in any head" in shown
+    assert shown.count("[") - shown.count("[CLS]") - shown.count("[SEP]") == 1
+
+
+def test_a_character_of_several_bytes_is_said_when_its_last_byte_has_come() -> None:
+    prompt = ByteTokenizer().encode("a")
+    new = [Token(at, "", byte, None, None) for at, byte in enumerate("é b爱".encode(), 1)]
+    model = SimpleNamespace(tokenizer=ByteTokenizer())
+    assert continued(model, prompt, new) == ("é b爱", [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (3, 4)])
+    assert continued(model, prompt, new[:1]) == ("\ufffd", [(0, 1)])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -119,6 +120,16 @@ def test_logits_add_up(decoder: str) -> None:
     assert sum(part["value"] for part in document["parts"]) == pytest.approx(document["logit"], abs=1e-9)
     shown = ask("logits", "a b c", "--model", decoder).out
     assert "the model's own logit" in " ".join(shown.split())
+    heads = [part for part in document["parts"] if part["part"] == "head"]
+    rows = ask("run", "a b c", "--model", decoder, "--dtype", "float64", "--show", "weights", "--json").json["layers"]
+    for part in heads:
+        row = rows[part["layer"]]["heads"][part["head"]]["weights"][document["at"]]
+        assert part["looks"] == {"key": row.index(max(row)), "weight": pytest.approx(max(row), abs=1e-9)}
+    most = max(heads, key=lambda part: part["value"])
+    assert f"tint: the word looked at most in layer {most['layer']} head {most['head']}\n" in shown
+    said = shown.split("\n\n")[-1].splitlines()[0]
+    seen = document["tokens"][most["looks"]["key"]]["text"]
+    assert re.findall("[░▒▓█](.+?)[░▒▓█]", said) == [seen]
     between = ask("logits", "a b c", "--model", decoder, "--target", "id:5", "--versus", "id:7", "--json").json
     assert between["versus"]["id"] == 7
 
@@ -128,6 +139,8 @@ def test_patch(decoder: str) -> None:
     document = ask(*told, "--target", "id:5", "--versus", "id:7", "--json").json
     assert document["measure"] == "logit difference"
     assert document["effects"][0]["recovered"] >= document["effects"][-1]["recovered"]
+    shown = ask(*told).out.split("\n\n")[-1].splitlines()
+    assert shown[:3] == ["[CLS] ▓a▓ b c [[SEP]]", "[CLS] ▓b▓ b c [[SEP]]", "tint: words that differ"]
     assert "Of single heads" in " ".join(ask(*told, "--target", "id:5", "--versus", "id:7").out.split())
 
 

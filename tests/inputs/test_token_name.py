@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attncli.errors import InputError
-from attncli.inputs.builtin import WordTokenizer
+from attncli.inputs.builtin import ByteTokenizer, WordTokenizer
 from attncli.inputs.token import Token
 from attncli.inputs.token_name import Found, Span, find_span, find_token
 
@@ -173,3 +173,12 @@ def test_chinese_words_are_several_characters():
     found = WordTokenizer().encode("我昨天去超市，买了牛奶和面包，今天发现面包过期了")
     assert find_span(found, "面包") == Span(12, 14, 2)
     assert find_span(found, "面包:2") == Span(19, 21)
+
+
+def test_bytes_spell_the_characters_that_they_make():
+    found = tokens("a", "É", "<0x20><0xE7>", "<0x88>", "<0xB1>", "<0xC3>", "<0x89>", "<0xE7>")
+    assert find_span(found, "爱") == Span(2, 5)
+    assert find_span(found, "爱É") == Span(2, 7)
+    assert find_span(ByteTokenizer().encode("É爱É"), "É:2") == Span(5, 7)
+    with pytest.raises(InputError, match="no token '我'"):
+        find_span(found, "我")

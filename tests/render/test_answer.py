@@ -1,6 +1,7 @@
 """What the answers say holds in the numbers: each sentence appears where its rule is met, and only there."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -172,9 +173,9 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
 )  # fmt: skip
 def test_a_topic_ends_with_its_answer_and_brief_is_that_alone(asked: tuple[str, ...], told: str) -> None:
     whole, brief = (ask("explain", *asked, *more, width=200).out for more in ((), ("--brief",)))
-    assert brief.startswith(told)
+    assert any(line.startswith(told) for line in brief.splitlines())
     assert whole.endswith("\n" + brief)
-    assert brief.count("\n") <= 2 < whole.count("\n")
+    assert brief.count("\n") <= 4 < whole.count("\n")
 
 
 @pytest.mark.parametrize(
@@ -218,6 +219,65 @@ def test_compared_words_are_tinted_by_how_far_their_weights_moved() -> None:
     words = ("the", "cat", "sat")
     assert f"[{words[query]}]" in re.sub("[░▒▓█]", "", shaded)
     assert set(marks(shaded)) == {words[at] for at, value in moved.items() if abs(value) >= 0.05}
+
+
+SAID = "the cat sat on it"
+
+
+def tinted(shares: Sequence[float], chosen: int | None = None) -> str:
+    """The words of `SAID` as marks show their shares."""
+    sizes = [f"{mark}{word}{mark}" for word, share in zip(SAID.split(), shares, strict=True)
+             for mark in ("░▒▓█"[min(int(share * 4), 3)] if share >= 0.05 else "",)]  # fmt: skip
+    return " ".join(f"[{word}]" if at == chosen else word for at, word in enumerate(sizes))
+
+
+def shared(document: Any, topic: str) -> tuple[list[float], int | None]:
+    """What a topic's words are tinted by, from its document alone; and the word in brackets."""
+    match topic:
+        case "matrix-softmax":
+            return [value / max(document["row_sums"]) for value in document["row_sums"]], None
+        case "order":
+            row = max(document["rows"], key=lambda row: row["max_difference"])
+            return [value / row["max_difference"] for value in row["per_token"]], None
+        case "position":
+            first, *others = document["ways"]
+            most = max(others, key=lambda way: way["moved"])
+            pairs = zip(most["weights"], first["weights"], strict=True)
+            return [abs(a - b) for a, b in pairs], document["query"]
+        case _:
+            return document["weights"], document["query"]
+
+
+@pytest.mark.parametrize("topic", ["matrix-softmax", "order", "position", "residual"])
+def test_the_words_of_a_topic_are_tinted_by_its_numbers(topic: str) -> None:
+    document = ask("explain", topic, SAID, "--json").json
+    first, second = ask("explain", topic, SAID, "--brief", width=200).out.splitlines()[:2]
+    assert first == tinted(*shared(document, topic))
+    assert second.startswith("tint: ")
+
+
+def test_the_residuals_tint_is_the_most_that_any_head_gives() -> None:
+    asked = (SAID, "--num-heads", "4", "--query", "it")
+    heads = ask("run", *asked, "--json").json["layers"][0]["heads"]
+    rows = [[head["weights"][-1][key] for head in heads] for key in range(5)]
+    document = ask("explain", "residual", *asked, "--json").json
+    assert document["weights"] == pytest.approx([max(row) for row in rows], abs=1e-6)
+
+
+def test_found_and_cut_links_and_removed_heads_tint_one_word() -> None:
+    asked = (SAID, "--num-heads", "2")
+    found = ask("find", *asked, "--from", "it", "--to", "cat", "--json").json["heads"]
+    weight = max(head["weight"] for head in found)
+    shown = ask("find", *asked, "--from", "it", "--to", "cat", "--brief", width=200).out.splitlines()
+    assert shown[0] == tinted([0, weight, 0, 0, 0], 4)
+    assert shown[1].startswith("tint: the weight of this link in layer 0 head ")
+    cut = ask("ablate", *asked, "--from", "it", "--to", "cat", "--brief", width=200).out.splitlines()
+    assert cut[:2] == shown[:2]
+    document = ask("ablate", *asked, "--query", "it", "--json").json
+    first = document["effects"][0]
+    taken = ask("ablate", *asked, "--query", "it", "--brief", width=200).out.splitlines()
+    assert taken[0] == tinted([first["looks"]["weight"] * (at == first["looks"]["key"]) for at in range(5)], 4)
+    assert taken[1] == f"tint: the word looked at most in layer 0 head {first['head']}"
 
 
 def test_where_no_link_is_left_the_answer_says_which_are_not_counted() -> None:

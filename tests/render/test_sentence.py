@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render.test_tables import VIEWS, WORDS, fits
 
+from attncli.inputs.token import Token
 from attncli.render.palette import TINT, TINT_LIGHT, tint
-from attncli.render.sentence import LEAST, WINDOW, Word, sentence
+from attncli.render.sentence import LEAST, WINDOW, Word, sentence, words
 from attncli.render.view import View
 
 
@@ -19,6 +20,28 @@ def test_marks_stand_for_shares_where_there_is_no_colour() -> None:
 def test_the_chosen_word_stands_in_brackets_and_blanks_are_those_of_the_text() -> None:
     shown = [Word("didn"), Word("'", apart=False), Word("t", 0.9, True, False), Word("[SEP]", quiet=True)]
     assert sentence(shown, View()).plain == "didn'[█t█] [SEP]"
+
+
+def test_chosen_words_in_a_row_stand_in_one_pair_of_brackets() -> None:
+    shown = [Word("did", 0.0, True), Word("n", 0.3, True, False), Word("it"), Word("was", None, True)]
+    assert sentence(shown, View()).plain == "[did▒n▒] it [was]"
+
+
+def test_bytes_of_one_character_are_that_character() -> None:
+    said = "a 爱b\n"
+    found = [
+        Token(0, "a", 1, 0, 1),
+        *(Token(at, f"<0x{at:02X}>", at, 2, 3) for at in (1, 2, 3)),
+        Token(4, "b", 4, 3, 4),
+        Token(5, "\n", 5, 4, 5),
+        Token(6, "new", 6, None, None),
+    ]
+    assert sentence(words(said, found, [0.0, 0.1, 0.6, None, 0.0, 0.0, 0.0], frozenset({2})), View()).plain == (
+        "a [▓爱▓]b new"
+    )
+    assert sentence(words(said, found, [0.0, 0.1, 0.0, 0.3, 0.0, 0.1, 0.0], frozenset()), View()).plain == (
+        "a ▒爱▒b ░␊░ new"
+    )
 
 
 def test_colour_tints_with_the_palette_of_the_terminal() -> None:

@@ -53,8 +53,11 @@ class GenerateStep(Part, frozen=True, kw_only=True):
 class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True):
     """A text continued by a decoder. Positions, layers and heads count from 0."""
 
-    generated: Annotated[list[TokenRow], axes("generated", says="the new tokens; positions go on from the prompt.")]
-    continuation: Annotated[str, says("The new tokens' texts, joined.")]
+    generated: Annotated[
+        list[TokenRow],
+        axes("generated", says="positions go on from the prompt's, characters from its text's."),
+    ]
+    continuation: Annotated[str, says("What the new tokens say after the text, blanks included.")]
     temperature: Annotated[float, says("0 for the likeliest token each time.")]
     sample_seed: Annotated[int | None, says("Seed of the draws; null without any.")]
     ended: Annotated[bool, says("Whether the text ended by itself, at a token that ends texts.")]

@@ -130,6 +130,9 @@ class ResidualTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     x: Annotated[Numbers, axes("width", says="what entered the layer.")]
     out: Annotated[Numbers, axes("width", says="what attention adds.")]
     sum: Annotated[Numbers, axes("width", says="x + out.")]
+    weights: Annotated[Numbers, axes("key", says="the most that the query gives each key in any head.")] | UnsetType = (
+        UNSET
+    )
     cosine: Annotated[float, says("Between x and x + out: 1 where attention changes no direction.")]
     norm: NormStep | None
     agreement: Annotated[float, says("Largest |difference| of x + out and its norm from the run's own.")]

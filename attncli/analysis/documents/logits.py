@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from attncli.analysis.documents.declaration import Count, Part, at, says
-from attncli.analysis.documents.effects import AttentionKind, TargetToken
+from attncli.analysis.documents.effects import AttentionKind, Looks, TargetToken
 from attncli.analysis.documents.parts import Header
 
 
@@ -20,6 +20,7 @@ class LogitPart(Part, frozen=True, kw_only=True):
     layer: Annotated[Count | None, says("Null for the embedding, and for the biases of the final norm and the head.")]
     head: Count | None
     value: float
+    looks: Annotated[Looks | UnsetType, says("Of a head: what the token at `at` looks at most there.")] = UNSET
 
     def misfits(self) -> Iterator[tuple[str, str]]:
         """A head has its place, a feed-forward part its layer."""

@@ -6,7 +6,7 @@ is linear: the parts sum to the logit. Source: Elhage et al., A mathematical fra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -42,12 +42,14 @@ class Part(Struct, frozen=True):
 
 class Attributed(Struct, frozen=True, eq=False):
     """What each part adds to the logit of `target`, or to the difference of two. logit: the own one, before a soft cap;
-    parts sum to it. softcap: that bound, None for none."""
+    parts sum to it. softcap: that bound, None for none. looks: per head the key that the token looks at most, and its
+    weight."""
 
     parts: Sequence[tuple[Part, float]]
     logit: float
     target: int
     softcap: float | None
+    looks: Mapping[Part, tuple[int, float]]
 
 
 class _Stream(Struct, frozen=True, eq=False):
@@ -98,6 +100,7 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
         )
     hidden = model.store.embed(backend, text.tokens)
     stream = _Stream()
+    looks: dict[Part, tuple[int, float]] = {}
     stream.add(Part("embedding"), _row(text, hidden, position))
     for index, block in enumerate(spec.blocks):
         weights = held(model.store.layer(backend, index))
@@ -106,8 +109,12 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
         def watch(layer: int, what: str, array: Array, watched: dict[str, Floats] = watched) -> None:
             watched[what] = _row(text, array, position)
 
-        trace = run_block(backend, block, weights, hidden, replace(text.context(), watch=watch), index)
+        trace = run_block(
+            backend, block, weights, hidden, replace(text.context(frozenset({"weights"})), watch=watch), index
+        )
         _layer(text, stream, block, weights, trace, watched, position)
+        looks |= _looks(text, trace, "self", position)
+        looks |= {} if trace.cross is None else _looks(text, trace.cross, "cross", position)
         hidden = trace.after
     if spec.final_norm is not None:
         entering = _row(text, hidden, position)
@@ -121,7 +128,7 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
     direction, bias = _direction(text, outer, chosen, versus)
     values = np.stack(stream.vectors) @ direction
     parts = _merged([*zip(stream.parts, values.tolist(), strict=True), (Part("bias"), bias)])
-    return Attributed(parts, float(own[chosen] - (0.0 if versus is None else own[versus])), chosen, head.softcap)
+    return Attributed(parts, float(own[chosen] - (0.0 if versus is None else own[versus])), chosen, head.softcap, looks)
 
 
 def _layer(
@@ -179,6 +186,16 @@ def _heads(text: Text, weights: Weights, trace: LayerTrace, kind: Kind, position
     if bias is not None:
         found.add(Part("bias", trace.layer), bias)
     return found
+
+
+def _looks(text: Text, trace: LayerTrace, kind: Kind, position: int) -> dict[Part, tuple[int, float]]:
+    """Per head the key that the token looks at most, and its weight; nothing where no weights are kept."""
+    if "weights" not in trace.stages:
+        return {}
+    rows = np.asarray(text.backend.numpy(trace.stages["weights"]), np.float64)[:, position]
+    return {
+        Part("head", trace.layer, kind, head): (int(row.argmax()), float(row.max())) for head, row in enumerate(rows)
+    }
 
 
 def _direction(text: Text, outer: Weights, target: int, versus: int | None) -> tuple[Floats, float]:

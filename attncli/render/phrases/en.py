@@ -122,6 +122,7 @@ PHRASES = {
     "matrix.rows.note": "each query spreads 1 over the keys",
     "matrix.whole": "over the whole matrix",
     "matrix.whole.note": "all queries together share 1",
+    "matrix.tint": "tint: what the word gets as a query over the whole matrix, against the one that gets most",
     "matrix.said": "Over the whole matrix one query gets {0} of the weight and another {1}; by rows each gets 1. Attention always uses rows.",
     "row.sum": "row sum",
     # order
@@ -131,6 +132,7 @@ PHRASES = {
     "order.to": "to",
     "order.same": "equal, but for rounding",
     "order.differs": "differs",
+    "order.tint": "tint: how far the word's output moves (position {0}, mask {1}), against the one that moves most",
     "order.said": "Without a position encoding or a mask, permuting the tokens permutes the outputs and changes nothing else.",
     "order.alibi": "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows nothing else; another order it does see.",
     "order.other": "* in another order: {0}",

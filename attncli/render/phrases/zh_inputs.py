@@ -181,6 +181,7 @@ INPUTS: dict[str, str] = {
     "this is no usable tokenizer file": "这不是可用的分词器文件",
     "no token has the id {0}": "没有编号为 {0} 的词元",
     "the tokenizer failed on this text": "分词器处理这段文本时失败",
+    "the tokenizer failed on these ids": "分词器处理这些编号时失败",
     "this tokenizer took more than {0} seconds for one text": "这个分词器处理一段文本超过 {0} 秒",
     "a shorter text, or another tokenizer": "更短的文本，或另一个分词器",
     "every file that its index names": "索引所列的每个文件",

@@ -18,15 +18,14 @@ from attncli.render.matrix import as_matrix
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.overview import left_out
-from attncli.render.sentence import Word, sentence
+from attncli.render.sentence import sentence, words
 from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.find import FindDocument
     from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
-    from attncli.analysis.documents.parts import Header, ModelPart, TokenRow
+    from attncli.analysis.documents.parts import Header, ModelPart
     from attncli.analysis.documents.run import RunDocument, RunHead
-    from attncli.inputs.token import Token
 
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
@@ -77,25 +76,6 @@ def _tinted(document: RunDocument) -> str:
     if document.queries:
         return "answer.tint.row" if len(held) == 1 else "answer.tint.links"
     return "answer.tint" if held else "answer.tint.links"
-
-
-def words(
-    text: str | None, tokens: Sequence[TokenRow | Token], shares: Sequence[float | None], chosen: frozenset[int]
-) -> list[Word]:
-    """The tokens as words of the sentence, spelled as the text spells them where they tell their places."""
-    found: list[Word] = []
-    end, after = 0, True
-    for token, share in zip(tokens, shares, strict=True):
-        start, stop = token.start, token.end
-        shown, apart = token.text.strip() or token.text, True
-        if text is not None and start is not None and stop is not None and end <= start < stop and not token.special:
-            shown = text[start:stop].strip() or text[start:stop]
-            apart = after or start > end or text[start].isspace()
-            end, after = stop, False
-        else:
-            after = True
-        found.append(Word(shown or '""', share, token.index in chosen, apart, bool(token.special)))
-    return found
 
 
 def strongest(document: RunDocument) -> list[Look]:
@@ -296,4 +276,5 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     rank = say(view, "answer.find.first", count, len(found), key, asked) if others else ""
     shaded = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
     said = (told, rank, not_learned(document.model, view))
-    return stack((shaded, *(remark(each, view, style="") for each in said)))
+    tint = remark(say(view, "answer.tint.link", say(view, "effect.head", *place[:2])), view)
+    return stack((shaded, tint, *(remark(each, view, style="") for each in said)))

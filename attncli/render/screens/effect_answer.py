@@ -13,8 +13,8 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned, words
-from attncli.render.sentence import sentence
+from attncli.render.screens.answer import not_learned
+from attncli.render.screens.shading import shaded
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -166,22 +166,22 @@ def _random(document: AblateDocument, first: EffectRow, view: View) -> list[str]
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:
     """The sentence tinted by what the head that matters most looks at, and what the numbers say."""
-    tokens = document.tokens
-    shares: list[float | None] = [None] * len(tokens)
-    asked: frozenset[int] = frozenset()
+    tokens, effects = document.tokens, document.effects
+    shares, asked, tint = [0.0] * len(tokens), range(0), "answer.tint.head"
+    first = effects[0] if effects else None
     if document.place != "mean":
-        asked = frozenset(range(document.place.token, _last(document.place) + 1))
-        for effect in document.effects[:1]:
-            if effect.looks is not None and effect.attention == "self":
-                shares[effect.looks.key] = effect.looks.weight
-    if document.link is not None:
+        asked = range(document.place.token, _last(document.place) + 1)
+    if document.link is not None and effects:
+        first, tint = max(effects, key=lambda effect: effect.weight or 0.0), "answer.tint.link"
         key = document.link.key
-        weights = [effect.weight or 0.0 for effect in document.effects]
         for place in [key] if isinstance(key, int) else key:
-            shares[place] = max(weights, default=None)
+            shares[place] = first.weight or 0.0
+    elif first is not None and first.looks is not None and first.attention == "self":
+        shares[first.looks.key] = first.looks.weight
+    head = () if first is None else (named(first, view),)
     return stack(
         (
-            sentence(words(document.text, tokens, shares, asked), view),
+            shaded(document.text, tokens, shares, view, query=asked, tint=tint, values=head),
             *(remark(said, view, style="") for said in (*told(document, view), not_learned(document.model, view))),
         )
     )

@@ -15,6 +15,7 @@ from attncli.render.safe import label, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import generate_answer
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.shading import shaded
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -29,7 +30,7 @@ def generate_screen(document: GenerateDocument, view: View) -> Lines:
     if view.brief:
         blocks = [_continuation(document, view)]
     if view.show is None:
-        blocks.append(generate_answer(document, view))
+        blocks.append(stack((_seen(document, view), generate_answer(document, view))))
     return finished(spaced(blocks), view)
 
 
@@ -77,8 +78,18 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
         else "the likeliest token each time"
     )
     end = "; ended by itself" if document.ended else ""
-    text = safe(document.continuation, ascii=view.ascii)
+    text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
     return stack((line(("continuation", "bold")), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
+
+
+def _seen(document: GenerateDocument, view: View) -> Lines:
+    """The text and what was added, tinted by what the new tokens look at most, in any head."""
+    tokens = [*document.tokens, *document.generated]
+    shares = [0.0] * len(tokens)
+    for head in (head for step in document.steps for head in step.heads):
+        shares[head.top.key] = max(shares[head.top.key], head.top.weight)
+    new = [token.index for token in document.generated]
+    return shaded(document.text + document.continuation, tokens, shares, view, query=new, tint="answer.tint.new")
 
 
 def _lookback(document: GenerateDocument, view: View) -> Lines:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from attncli.render.bars import bar
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
@@ -12,11 +14,11 @@ from attncli.render.numbers import writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import not_learned, words
+from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named
 from attncli.render.screens.effect_parts import grid, in_parts
 from attncli.render.screens.header import header, tokens_part
-from attncli.render.sentence import sentence
+from attncli.render.screens.shading import shaded
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
@@ -121,7 +123,15 @@ def told(document: LogitsDocument, view: View) -> list[str]:
 
 
 def logits_answer(document: LogitsDocument, view: View) -> Lines:
-    """The sentence with the token after which it is measured, and what the numbers say."""
-    shown = words(document.text, document.tokens, [None] * len(document.tokens), frozenset({document.position}))
+    """The sentence, tinted by what the token after which it is measured looks at most in the head that adds most, and
+    what the numbers say."""
+    shares = [0.0] * len(document.tokens)
+    first = max((part for part in document.parts if part.part == "head"), key=lambda part: part.value, default=None)
+    if first is not None and first.looks is not UNSET and first.attention == "self" and first.value > 0:
+        shares[first.looks.key] = first.looks.weight
+    head = () if first is None else (named(first, view),)
+    seen = shaded(
+        document.text, document.tokens, shares, view, query=document.position, tint="answer.tint.head", values=head
+    )
     said = (*told(document, view), not_learned(document.model, view))
-    return stack((sentence(shown, view), *(remark(one, view, style="") for one in said)))
+    return stack((seen, *(remark(one, view, style="") for one in said)))

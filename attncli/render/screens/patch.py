@@ -11,11 +11,11 @@ from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import not_learned, words
+from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
-from attncli.render.sentence import sentence
+from attncli.render.sentence import sentence, words
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 
@@ -27,6 +27,8 @@ PARTS = PARTS_OF["patch"]
 """Every part, in the order of the screen."""
 LONGEST, SHORTEST = 30, 4
 """Cells of the longest and shortest bar."""
+DIFFERS = 0.6
+"""The tint of words that differ."""
 LITTLE = 0.1
 """A head that recovers no more than this share carries little of the difference."""
 
@@ -95,13 +97,19 @@ def told(document: PatchDocument, view: View) -> list[str]:
 
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
-    """Both sentences, and what the numbers say."""
+    """Both sentences, tinted where their words differ, and what the numbers say."""
     shown = frozenset(document.query) if len(document.query) < len(document.tokens) else frozenset()
     texts = [(document.clean, document.tokens), (document.corrupt, document.corrupt_tokens)]
+    differ = [
+        DIFFERS if left.text != right.text else 0.0
+        for left, right in zip(document.tokens, document.corrupt_tokens, strict=False)
+    ]
+    differ += [0.0] * (max(len(tokens) for _, tokens in texts) - len(differ))
     said = (*told(document, view), not_learned(document.model, view))
     return stack(
         (
-            *(sentence(words(text, tokens, [None] * len(tokens), shown), view) for text, tokens in texts),
+            *(sentence(words(text, tokens, differ[: len(tokens)], shown), view) for text, tokens in texts),
+            remark(say(view, "answer.tint.differs") if any(differ) else "", view),
             *(remark(one, view, style="") for one in said),
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import UNSET
 
 from attncli.render.column_names import key_names
@@ -15,6 +16,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.shading import shaded
 from attncli.render.tables import table
 from attncli.render.vectors import vectors
 from attncli.render.view import View
@@ -76,16 +78,19 @@ def _numbers(way: PositionWay, texts: Sequence[str], view: View) -> Lines:
 
 
 def _answer(document: PositionTopic, query: str, view: View) -> Lines:
-    """Which way moves the query's weights most, where one moves them at all; whether the weights are learned."""
+    """The sentence, tinted by how far each word's weight moves where it moves most; which way that is; whether the
+    weights are learned."""
     asked = say(view, "quoted", query)
     others = document.ways[1:]
     most = max(others, key=lambda way: way.moved, default=None)
-    told = [not_learned(document.model, view)]
+    told, seen = [not_learned(document.model, view)], Lines()
     if most is not None and most.moved >= LEAST:
         told.insert(0, say(view, "position.answer", most.position, asked, f"{most.moved:.2f}"))
+        moved = np.abs(np.nan_to_num(most.weights) - np.nan_to_num(document.ways[0].weights))
+        seen = shaded(document.text, document.tokens, moved, view, query=document.query, tint="answer.tint.moved")
     elif others:
         told.insert(0, say(view, "position.answer.none", asked))
-    return stack(remark(said, view, style="") for said in told)
+    return stack((seen, *(remark(said, view, style="") for said in told)))
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:

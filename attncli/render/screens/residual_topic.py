@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
@@ -14,6 +15,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.shading import shaded
 from attncli.render.sums import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
@@ -75,11 +77,17 @@ def _norm(document: ResidualTopic, view: View) -> Lines:
 
 
 def _answer(document: ResidualTopic, query: str, view: View) -> Lines:
-    """Whether the vector still points where it did."""
+    """The sentence, tinted by where the word looks; whether its vector still points where it did."""
     asked = say(view, "quoted", query)
     kind = "kept" if document.cosine >= MOSTLY else "turned"
     told = (say(view, f"residual.answer.{kind}", asked, f"{document.cosine:.2f}"), not_learned(document.model, view))
-    return stack(remark(said, view, style="") for said in told)
+    weights = None if document.weights is UNSET else document.weights
+    return stack(
+        (
+            shaded(document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links"),
+            *(remark(said, view, style="") for said in told),
+        )
+    )
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:

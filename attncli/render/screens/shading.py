@@ -11,8 +11,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.phrases import say
-from attncli.render.screens.answer import words
-from attncli.render.sentence import sentence
+from attncli.render.sentence import LEAST, sentence, words
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -22,14 +21,23 @@ if TYPE_CHECKING:
 
 
 def shaded(
-    text: str, tokens: Sequence[TokenRow], shares: Iterable[float], view: View, *, query: int | None, tint: str
+    text: str | None,
+    tokens: Sequence[TokenRow],
+    shares: Iterable[float] | None,
+    view: View,
+    *,
+    query: int | Iterable[int] | None,
+    tint: str,
+    values: Sequence[object] = (),
 ) -> Lines:
-    """The text's words, tinted by their shares, the query in brackets, and what the tint says. tint: its phrase.
-    Shares past the tokens (learned keys) are left out; words without a share stay as they are."""
-    held = [float(share) for share in np.nan_to_num(list(shares))][: len(tokens)]
+    """The text's words, tinted by their shares, the queries in brackets, and what the tint says. tint: its phrase,
+    values: what stands in its places. Shares past the tokens (learned keys) are left out; words without a share stay as
+    they are. shares: None where nothing tells any; then no tint is explained either."""
+    held = [float(share) for share in np.nan_to_num([] if shares is None else list(shares))][: len(tokens)]
     found = [*held, *[None] * (len(tokens) - len(held))]
-    chosen = frozenset() if query is None else frozenset({query})
-    return stack((sentence(words(text, tokens, found, chosen), view), remark(say(view, tint), view)))
+    chosen = frozenset() if query is None else frozenset({query} if isinstance(query, int) else query)
+    told = say(view, tint, *values) if any(share >= LEAST for share in held) else ""
+    return stack((sentence(words(text, tokens, found, chosen), view), remark(told, view)))
 
 
 def cross_shaded(document: CrossDocument, view: View) -> Lines:

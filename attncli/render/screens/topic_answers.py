@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from attncli.render.headings import own, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say
 from attncli.render.safe import label
+from attncli.render.screens.shading import shaded
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -49,13 +52,19 @@ def scaling_answer(document: ScalingTopic, view: View) -> Lines:
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
-    """What one query's weights sum to where the softmax runs over all of them."""
+    """The sentence, tinted by what each word's weights sum to where the softmax runs over all of them; the least and
+    the most."""
     sums = [float(value) for value in document.row_sums]
-    return _said([say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision))], view)
+    said = say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision))
+    shares = np.divide(sums, max(sums, default=0.0) or 1.0)
+    return stack(
+        (shaded(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"), _said([said], view))
+    )
 
 
 def order_answer(document: OrderTopic, view: View) -> Lines:
-    """Whether the order is seen: what holds of every way of telling places, or of the one that ran."""
+    """The sentence, tinted by how far each word's output moves where outputs move most; whether the order is seen: what
+    holds of every way of telling places, or of the one that ran."""
     equal = {(row.position, row.mask) for row in document.rows if row.equal}
     told = [say(view, "order.said")] if ("none", "none") in equal else []
     told += (
@@ -63,12 +72,15 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
         if any(row.order != document.order and not row.equal for row in document.rows)
         else []
     )
+    most = max(document.rows, key=lambda row: row.max_difference)
     if not told:
-        most = max(document.rows, key=lambda row: row.max_difference)
         word = say(view, "quoted", label(document.tokens[most.token].text, ascii=view.ascii))
         seen = not all(row.equal for row in document.rows)
         told.append(say(view, "order.seen", word, f"{most.max_difference:.3g}") if seen else say(view, "order.unseen"))
-    return _said(told, view)
+    way = (most.position, most.mask)
+    shares = None if most.equal else np.divide(most.per_token, most.max_difference)
+    tinted = shaded(document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way)
+    return stack((tinted, _said(told, view)))
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:

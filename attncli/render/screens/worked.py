@@ -13,8 +13,8 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned, words
-from attncli.render.sentence import sentence
+from attncli.render.screens.answer import not_learned
+from attncli.render.sentence import sentence, words
 from attncli.render.sums import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
