@@ -78,7 +78,6 @@ COMMANDS: dict[str, str] = {
     " … ({0} in all)": "……（共 {0} 个）",
     "q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q W_K W_V, c_attn, …":
         "q.weight k.weight v.weight o.weight、torch.nn.MultiheadAttention、WQ WK WV、W_Q W_K W_V、c_attn……",
-    "its worker died again and again ({0})": "它的工作进程反复异常退出（{0}）",
     "a link has two ends": "一条连接有两端",
     "--by {0} takes heads away, and --from --to cut a link": "--by {0} 用于去掉头，而 --from --to 用于切断连接",
     "--reference and --reference-file contradict each other": "--reference 与 --reference-file 互相矛盾",

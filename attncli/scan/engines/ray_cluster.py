@@ -1,15 +1,15 @@
 """A Ray cluster: actors that hold the model; only shard numbers travel. Extra `ray`.
 
-Source: Ray's own fault tolerance, with bounds: an actor is started again `TRIES` times, a shard likewise, as Ray's
-defaults would go on for ever.
+Ray itself neither starts actors again nor retries: while a lost node is not yet known to be lost, each try on it
+fails at once, and Ray's are used up in a moment. A shard whose actor is lost is given to a new one, as `here` does it.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from attncli.errors import AttnError, UnsupportedError
 from attncli.scan.engines.allocation import give_back
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import ready, told, use_one_thread
+from attncli.scan.shard_files import sweep
 
 LOCAL = "local"
 ANSWER = 10.0
@@ -30,6 +31,7 @@ class Actor:
 
     def __init__(self, folder: str, model: str, part: str) -> None:
         use_one_thread()
+        sweep(Path(folder), part)
         self._asked = (folder, model, part)
         self._worker: Any = None
 
@@ -43,15 +45,6 @@ class Actor:
         except Exception as error:
             return number, told(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A shard that an actor computes. served: how many it has computed before."""
-
-    actor: Any
-    shard: int
-    served: int
 
 
 class RayCluster:
@@ -86,45 +79,46 @@ class RayCluster:
             yield from self._run(ray, job, shards)
         finally:
             ray.shutdown()
+            sweep(job.folder, job.part)
 
     def _run(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
         free = int(ray.cluster_resources().get("CPU", 1)) - 1
         count = max(min(self.workers or free, len(shards), max(free, 1)), 1)
-        remote = ray.remote(max_restarts=TRIES, max_task_retries=TRIES, num_cpus=1)(Actor)
+        remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
         model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
         asked = (str(job.folder.absolute()), model, job.part)  # other processes have other working folders
-        waiting = list(shards)[::-1]
-        running: dict[Any, _Given] = {}
+        waiting = deque(shards)
+        running: dict[Any, tuple[Any, int]] = {}
+        deaths: dict[int, int] = defaultdict(int)
 
-        def give(actor: Any, served: int) -> None:
-            shard = waiting.pop()
-            running[actor.shard.remote(shard)] = _Given(actor, shard, served)
+        def give(actor: Any) -> None:
+            shard = waiting.popleft()
+            running[actor.shard.remote(shard)] = actor, shard
 
         for _ in range(count):
-            give(remote.remote(*asked), 0)
-        again: set[int] = set()
+            give(remote.remote(*asked))
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
-            given = running.pop(done[0])
-            actor, served = given.actor, given.served + 1
+            actor, shard = running.pop(done[0])
             try:
                 ended = Ended(*ray.get(done[0]))
             except ray.exceptions.RayError as error:
-                actor, served = remote.remote(*asked), 0
-                if given.served and given.shard not in again:  # its restarts may have gone to other shards
-                    again.add(given.shard)
-                    waiting.append(given.shard)
-                    give(actor, served)
+                ray.kill(actor)  # it may only be out of reach
+                actor = remote.remote(*asked)
+                deaths[shard] += 1
+                if deaths[shard] < TRIES:
+                    waiting.append(shard)
+                    give(actor)
                     continue
-                ended = Ended(given.shard, f"its worker died again and again ({type(error).__name__})")
+                ended = Ended(shard, f"its worker died {TRIES} times ({type(error).__name__})")
             if job.progress is not None:
                 job.progress(ended.texts)
             yield ended
             if waiting:
-                give(actor, served)
-            else:  # its processor may be what an actor of a lost node waits for
+                give(actor)
+            else:  # its processor may be what a new actor waits for
                 ray.kill(actor)
 
 
