@@ -126,19 +126,25 @@ class Checkpoint:
         return found[places]
 
     def product(
-        self, name: str, x: arrays.Array, backend: arrays.Backend, bias: arrays.Array | None = None
+        self,
+        name: str,
+        x: arrays.Array,
+        backend: arrays.Backend,
+        bias: arrays.Array | None = None,
+        *,
+        turned: bool = False,
     ) -> arrays.Array | None:
         """x·Wᵀ + b, [row, out], of rows and a stored matrix W, [out, in], each piece multiplied with as it is read;
-        None where the tensor is not the next one that is read ahead.
+        None where the tensor is not the next one that is read ahead. turned: whether W is stored as [in, out].
 
         W as a whole is never in memory, and what is of it stays in the processor's cache. Raises as `read`.
         """
         info = self.info(name)
         ahead = self._plan is not None and self._plan.serves(name, info.start, info.stop)
         stored = self._types(info, None)[0]
-        if self._plan is None or not ahead or not worth_it(x, info.shape, stored.itemsize, backend):
+        if self._plan is None or not ahead or not worth_it(x, info.shape, stored.itemsize, backend, turned=turned):
             return None
-        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x, backend, bias)
+        found, finite = multiplied(self._plan.pieces(), stored, info.shape, x, backend, bias, turned=turned)
         self.bytes_read += info.bytes
         if not finite:
             raise self._not_finite(name, info, named(backend.dtype))

@@ -41,11 +41,13 @@ class Stretch(Struct, frozen=True, eq=False):
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    size: bytes in all; step: of every piece but the last. take, give_back: get the next piece and let it go. Iterating
-    gives (first byte, piece), which is valid until the thread asks for its next one; it raises what reading raised.
+    size: bytes in all; step: of every piece but the last. count: how many pieces there are. take, give_back: get the
+    next piece and let it go. Iterating gives (first byte, piece), which is valid until the thread asks for its next
+    one; it raises what reading raised.
     """
 
     def __init__(self, size: int, step: int, take: Callable[[], Array], give_back: Callable[[Array], None]) -> None:
+        self.count = -(-size // step)
         self._size, self._step, self._take, self._give_back = size, step, take, give_back
         self._taken, self._lock = 0, Lock()
 

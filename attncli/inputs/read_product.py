@@ -23,10 +23,10 @@ MANY_ROWS_STEP = 2**19
 little."""
 
 
-def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend) -> bool:
+def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend, *, turned: bool = False) -> bool:
     """Whether x, [row, in], is rows of floats for a matrix of this shape, [out, in], that can be multiplied with in
-    tiles. item: bytes of a stored number."""
-    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[1] or len(x) < 2 or backend.device != "cpu":
+    tiles. item: bytes of a stored number. turned: whether the matrix is stored as [in, out]."""
+    if len(shape) != 2 or x.ndim != 2 or x.shape[1] != shape[not turned] or len(x) < 2 or backend.device != "cpu":
         return False
     if backend.dtype_of(x) != backend.dtype or shape[1] * max(item, ITEM[backend.dtype]) > PIECE:
         return False
@@ -34,20 +34,31 @@ def worth_it(x: AnyArray, shape: Sequence[int], item: int, backend: Backend) -> 
         return True
     rows = np.asarray(x)
     few = len(rows) <= few_rows.FEW_ROWS
+    if turned:  # each piece gives a part of every sum, which is much to hold where there are many
+        return few and rows.dtype.itemsize >= 4
     return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and (not few or few_rows.block_of(rows) is not None)
 
 
 def multiplied(
-    pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: AnyArray, backend: Backend, bias: AnyArray | None
+    pieces: Pieces,
+    stored: np.dtype[Any],
+    shape: Sequence[int],
+    x: AnyArray,
+    backend: Backend,
+    bias: AnyArray | None,
+    *,
+    turned: bool = False,
 ) -> tuple[AnyArray, bool]:
-    """x·Wᵀ + b, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W.
+    """x·Wᵀ + b, [row, out], and whether every number of W, [out, in], is finite in both types. pieces: whole rows of W,
+    or of Wᵀ where it is stored turned.
 
     An infinite or undefined weight leaves no number of its column finite, so that only where the first row has such a
     number each weight is looked at.
     """
     if backend.name != "numpy":
         return _by_library(pieces, stored, shape, x, backend, bias)
-    found, finite = _by_tiles(pieces, stored, shape, np.asarray(x))
+    tiles = _by_turned_tiles if turned else _by_tiles
+    found, finite = tiles(pieces, stored, shape, np.asarray(x))
     if bias is not None:
         found += np.asarray(bias)
     return found, finite
@@ -106,5 +117,32 @@ def _by_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Ar
                 found[:, above + at : above + at + len(here)] = product
                 finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
 
-    threads.at_once([take] * min(threads.cores(), 2))
+    threads.at_once([take] * min(threads.cores(), 2, pieces.count))
     return found, all(finite)
+
+
+def _by_turned_tiles(pieces: Pieces, stored: np.dtype[Any], shape: Sequence[int], x: Array) -> tuple[Array, bool]:
+    """`_by_tiles` for a matrix stored as [in, out]: each piece gives every sum a part, and the parts are added in the
+    order of the file, whichever thread made them."""
+    width, columns = shape
+    many = max(STEP // columns, 1)
+    parts: dict[int, Array] = {}
+    finite: list[bool] = []
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def take() -> None:
+        tile = np.empty((min(many, width), columns), x.dtype)
+        for first, piece in pieces:
+            part, above = piece.view(stored).reshape(-1, columns), first // (columns * stored.itemsize)
+            sums = np.zeros((len(x), columns), x.dtype)
+            for at in range(0, len(part), many):
+                here = tile[: min(many, len(part) - at)]
+                here[:] = part[at : at + many]
+                product = np.matmul(x[:, above + at : above + at + len(here)], here)
+                finite.append(bool(np.isfinite(product[0]).all()) or all_finite(here))
+                sums += product
+            parts[first] = sums
+
+    threads.at_once([take] * min(threads.cores(), 2, pieces.count))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return sum((parts[first] for first in sorted(parts)[1:]), start=parts[min(parts)]), all(finite)

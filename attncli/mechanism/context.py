@@ -25,7 +25,7 @@ class ReadWeights(Weights, Protocol):
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         """x·Wᵀ + b, [row, out], with the roles `name`.weight and `name`.bias, multiplied with while the weight is read;
-        None where it is not the next one in line or is to be asked for whole. x: [row, in]."""
+        None where it is not the next one in line or is to be asked for whole. x: [..., in], of so many rows in all."""
 
 
 class Context(Struct, frozen=True, eq=False):

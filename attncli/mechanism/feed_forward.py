@@ -46,14 +46,14 @@ def linear(backend: Backend, weights: Role, name: str, x: Array) -> Array:
 
 def linear_if_any(backend: Backend, weights: Role, name: str, x: Array) -> Array | None:
     """As `linear`; None if there is no such weight."""
-    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
     if isinstance(weights, ReadWeights):
-        product = weights.product(name, flat, backend)
+        product = weights.product(name, x, backend)
         if product is not None:
             return product.reshape((*x.shape[:-1], product.shape[-1]))
     weight, bias = weights(f"{name}.weight"), weights(f"{name}.bias")
     if weight is None:
         return None
+    flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
     return backend.affine(flat, weight, bias).reshape((*x.shape[:-1], weight.shape[0]))
 
 

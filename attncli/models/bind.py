@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, assert_never
 import numpy as np
 from msgspec import Struct
 
+from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.mechanism.spec import Spec
 from attncli.models.family import Concat, Family, Grouped, Names, PerExpert, Shared, Source, Stacked
@@ -86,6 +87,15 @@ class Bound(Struct, frozen=True):
         ends = np.cumsum(rows)
         return {
             role.name: apart[:, end - count : end].reshape(role.shape)
+            for role, count, end in zip(self.roles, rows, ends, strict=True)
+        }
+
+    def columns(self, product: Array) -> dict[str, Array]:
+        """The roles' parts of a product with a tensor of the form "whole", "concat" or "grouped", [row, out]."""
+        rows = [role.shape[0] // self.groups for role in self.roles]
+        apart, ends = product.reshape((product.shape[0], self.groups, sum(rows))), np.cumsum(rows).tolist()
+        return {
+            role.name: apart[:, :, end - count : end].reshape((product.shape[0], role.shape[0]))
             for role, count, end in zip(self.roles, rows, ends, strict=True)
         }
 

@@ -133,6 +133,7 @@ class _Layer:
         self._store, self._backend, self._index = store, backend, index
         self._places = {role.name: bound for bound in store.binding.layers[index] for role in bound.roles}
         self._held: dict[str, Array] = {}
+        self._shared_out: tuple[Array, dict[str, Array]] | None = None
 
     def __call__(self, role: str, /) -> Array | None:
         bound, held = self._places.get(role), self._held
@@ -147,9 +148,21 @@ class _Layer:
         return held.pop(role) if held[role].ndim == 2 else held[role]
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
-        bound = self._places.get(f"{name}.weight")
-        if bound is None or bound.shared or bound.form != "whole" or bound.transposed:
+        role = f"{name}.weight"
+        bound, bias = self._places.get(role), self(f"{name}.bias")
+        if bound is None or bound.shared or bound.form in ("stacked", "each"):
             return None
         if bound.feeds:
             self._store._feed(self._index)
-        return self._store.checkpoint.product(bound.tensors[0], x, backend, self(f"{name}.bias"))
+        flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x  # one large product, not one for each entry of a batch
+        read = partial(self._store.checkpoint.product, bound.tensors[0], flat, backend, turned=bound.transposed)
+        if bound.form == "whole":
+            return read(bias)
+        # one product gives what several roles make of the same vectors
+        if self._shared_out is None or self._shared_out[0] is not x or role not in self._shared_out[1]:
+            product = read()
+            if product is None:
+                return None
+            self._shared_out = x, bound.columns(product)
+        found = self._shared_out[1].pop(role)
+        return found if bias is None else found + bias

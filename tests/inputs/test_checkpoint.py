@@ -195,6 +195,29 @@ def test_a_product_while_reading_is_that_of_the_matrix(
             assert np.array_equal(found.read("b", "float32"), weight[::-1].astype(np.float32))
 
 
+@pytest.mark.parametrize("stored", ["bfloat16", "float64"])
+def test_a_product_while_reading_is_that_of_a_matrix_stored_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    chance = np.random.default_rng(0)
+    weight = chance.standard_normal((2003, 1031)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
+    x, bias = chance.standard_normal((40, 2003)).astype(np.float32), chance.standard_normal(1031).astype(np.float32)
+    wanted = x.astype(np.float64) @ weight.astype(np.float64) + bias
+    with Checkpoint.open(make(tmp_path / "m", {"model.safetensors": {"a": weight}})) as found:
+        backend = choose("numpy", device=None, dtype="float32")
+        found.ahead(["a"])
+        assert found.product("a", x[:7], backend) is None  # it would be of the wrong axis
+        assert found.product("a", x, backend, bias, turned=True) is None  # many rows are multiplied faster whole
+        several = []
+        for _ in range(3):
+            found.ahead(["a"])
+            several.append(np.asarray(found.product("a", x[:7], backend, bias, turned=True)))
+            assert np.abs(several[0] - wanted[:7]).max() < 1e-3
+        # whichever thread took which piece
+        assert several[0].tobytes() == several[1].tobytes() == several[2].tobytes()
+
+
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("place", [(0, 0), (700, 1030), (1020, 3)])
 def test_a_weight_that_is_not_finite_is_refused_while_reading(
@@ -212,6 +235,9 @@ def test_a_weight_that_is_not_finite_is_refused_while_reading(
                 # nothing of the matrix matters, and still it is refused
                 with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
                     found.product("a", backend.full((count, 1031), 0.0, dtype), backend)
+        found.ahead(["a"])
+        with pytest.raises(InputError, match="tensor 'a' holds numbers that are not finite"):
+            found.product("a", np.zeros((5, 1021)), choose("numpy", device=None, dtype="float64"), turned=True)
 
 
 @pytest.mark.parametrize(("name", "dtype"), COMPUTING)

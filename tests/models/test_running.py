@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs import checkpoint as reading
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.models.model import Model
 
@@ -49,6 +51,33 @@ def test_every_layer_is_read_once(folder_of: Callable) -> None:
     sizes = {name: info.bytes for name, info in Checkpoint.open(folder).names().items()}
     layers = sum(size for name, size in sizes.items() if name.startswith("encoder.block."))
     assert model.store.bytes_read() == layers + len(set(IDS)) * 30 * 4
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "phi3"])
+def test_products_while_reading_are_those_of_whole_tensors(
+    name: str, folder_of: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of matrices stored turned, and of tensors that several roles share side by side or in groups."""
+    folder = folder_of(name)
+    tokens = loaded(folder).tokenizer.ids_to_tokens(IDS)
+    whole = [trace.after for trace in loaded(folder).trace(tokens)]
+    monkeypatch.setattr(reading, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(reading, "PIECE", 2000)  # less than any matrix, more than a vector
+    done: list[str] = []
+    product = Checkpoint.product
+
+    def noted(self: Checkpoint, name: str, *others: Any, **more: Any) -> Any:
+        found = product(self, name, *others, **more)
+        done.append(name if found is not None else "")
+        return found
+
+    monkeypatch.setattr(Checkpoint, "product", noted)
+    model = loaded(folder)
+    again = [trace.after for trace in model.trace(tokens)]
+    for one, other in zip(whole, again, strict=True):
+        assert np.abs(one - other).max() < 1e-12 * np.abs(one).max()
+    matrices = {n for n, info in Checkpoint.open(folder).names().items() if len(info.shape) == 2 and ".0." in n}
+    assert sorted(matrices) == sorted(n for n in done if ".0." in n)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.saved_by == "AutoModelForCausalLM"])
