@@ -111,8 +111,8 @@ def test_products_while_reading_are_those_of_whole_matrices(llama: Path, monkeyp
     done: list[str] = []
     product = Checkpoint.product
 
-    def noted(self: Checkpoint, name: str, *others: Any) -> Array | None:
-        found = product(self, name, *others)
+    def noted(self: Checkpoint, name: str, *others: Any, **more: Any) -> Array | None:
+        found = product(self, name, *others, **more)
         if found is not None:
             done.append(name)
         return found
