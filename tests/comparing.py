@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import oracles
 
 import attncli
+from attncli.mechanism.attend import RowBlock, Rule, attend_rows
 
 STAGES = ("raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
 LIBRARIES = ("numpy", "torch")
@@ -43,6 +45,14 @@ def case(
         random.standard_normal((*batch, *shape)) * 1.5
         for shape in ((heads, queries, dim), (kv_heads, keys, dim), (kv_heads, keys, v_dim))
     )
+
+
+def row_blocks(backend: Any, q: Any, k: Any, v: Any, rule: Rule, *, rows: int, keep=("weights",)) -> Iterator[RowBlock]:
+    """Attention by blocks of so many query rows, each in memory of its own."""
+    finite = bool(backend.isfinite(v).all())
+    for start in range(0, q.shape[-2], rows):
+        stop = min(start + rows, q.shape[-2])
+        yield attend_rows(backend, q, k, v, rule, start, stop, keep=keep, finite=finite)
 
 
 def loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, **options: Any) -> dict[str, np.ndarray]:

@@ -185,9 +185,9 @@ class Operations(Protocol[Kind]):
     def activation(self, kind: str, array: Kind) -> Kind | None:
         """The activation function of this name in one step, as a new array; None where the library has no such step."""
 
-    def each_alone(self) -> AbstractContextManager[int]:
-        """While it lasts, an operation keeps to the thread that asks for it; gives how many such threads are worth
-        starting."""
+    def shared_out(self, most: int) -> AbstractContextManager[int]:
+        """While it lasts, threads that ask for operations share the processor's cores; gives how many of them are worth
+        having, at most `most`, and one where another device computes."""
 
     def entropy(self, array: Kind) -> Kind:
         """−Σ x ln x over the last axis, which is dropped; entries are at least 0, and 0 ln 0 is 0."""

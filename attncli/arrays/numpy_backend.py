@@ -184,8 +184,8 @@ class NumpyBackend:
     def activation(self, kind: str, array: NDArray) -> NDArray | None:
         return None
 
-    def each_alone(self) -> AbstractContextManager[int]:
-        return nullcontext(threads.cores())
+    def shared_out(self, most: int) -> AbstractContextManager[int]:
+        return nullcontext(min(threads.cores(), most))
 
     def entropy(self, array: NDArray) -> NDArray:
         # an entry of 0 meets ln 1: nothing is added, and 0·−inf never arises

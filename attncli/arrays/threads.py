@@ -1,4 +1,4 @@
-"""One large product by several threads, where BLAS keeps to one.
+"""Several threads: for one large product where BLAS keeps to one, and for works of which each has its own memory.
 
 Small products are faster on one thread, so the command line tells BLAS to use one; the large ones are cut here. A
 thread takes some columns of the result, so that no number is summed in another order than alone.
@@ -10,8 +10,14 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from threading import Thread
+from threading import Condition, Thread
+from typing import Generic, TypeVar
 
+Place = TypeVar("Place")
+Found = TypeVar("Found")
+
+MANY = 1024
+"""More threads than there are cores."""
 LARGE = 50_000_000
 """Multiply-adds from which a product repays a second thread: about two milliseconds of one."""
 
@@ -53,3 +59,79 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
             other.join()
     if errors:
         raise errors[0]
+
+
+def in_order(works: Sequence[Callable[[Place], Found]], take: Callable[[Found], None], places: Sequence[Place]) -> None:
+    """Do these at the same time, and `take` here what they give, in their order. Raises what one of them raises.
+
+    places: what works write in; one is a work's own from its start until what it gave has been taken. There is one
+    thread fewer than places, so that one can be taken from while every thread works; a single place makes one thread.
+    """
+    line = _Line(works, places)
+    helpers = [Thread(target=line.help, name="attn-beside", daemon=True) for _ in places[2 : 1 + len(works)]]
+    for helper in helpers:
+        helper.start()
+    try:
+        line.take_all(take)
+    finally:
+        line.stop()
+        for helper in helpers:
+            helper.join()
+
+
+class _Line(Generic[Place, Found]):
+    """Works that are begun in their order, each by whichever thread is free."""
+
+    def __init__(self, works: Sequence[Callable[[Place], Found]], places: Sequence[Place]) -> None:
+        self._works, self._free = works, list(places)
+        self._begun = 0
+        self._done: dict[int, tuple[Place, Found]] = {}
+        self._errors: list[BaseException] = []
+        self._changed = Condition()
+
+    def help(self) -> None:
+        """Do works until none is left to begin."""
+        try:
+            while (begun := self._begin(lambda: self._begun >= len(self._works))) is not None:
+                self._do(*begun)
+        except BaseException as error:  # raised where what the work gives is waited for
+            with self._changed:
+                self._errors.append(error)
+                self._changed.notify_all()
+
+    def take_all(self, take: Callable[[Found], None]) -> None:
+        """Take what each work gives as soon as its turn has come; do works in between."""
+        for due in range(len(self._works)):
+            while (begun := self._begin(partial(self._settled, due))) is not None:
+                self._do(*begun)
+            if due not in self._done:
+                raise self._errors[0]
+            place, found = self._done.pop(due)
+            take(found)
+            with self._changed:
+                self._free.append(place)
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Begin no more works."""
+        with self._changed:
+            self._begun = len(self._works)
+            self._changed.notify_all()
+
+    def _settled(self, due: int) -> bool:
+        return due in self._done or bool(self._errors)
+
+    def _begin(self, enough: Callable[[], bool]) -> tuple[int, Place] | None:
+        """Wait for a place for the next work, and begin it; None as soon as there is `enough`."""
+        with self._changed:
+            self._changed.wait_for(lambda: enough() or (self._free and self._begun < len(self._works)))
+            if enough():
+                return None
+            self._begun += 1
+            return self._begun - 1, self._free.pop()
+
+    def _do(self, number: int, place: Place) -> None:
+        found = self._works[number](place)
+        with self._changed:
+            self._done[number] = place, found
+            self._changed.notify_all()

@@ -159,11 +159,12 @@ class TorchBackend:
                 return None
 
     @contextmanager
-    def each_alone(self) -> Iterator[int]:
+    def shared_out(self, most: int) -> Iterator[int]:
         count = torch.get_num_threads()
-        torch.set_num_threads(1)
+        asking = min(count, most) if self.device == "cpu" else 1
+        torch.set_num_threads(count // asking)
         try:
-            yield count
+            yield asking
         finally:
             torch.set_num_threads(count)
 

@@ -90,7 +90,7 @@ def _by_library(
                 or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
             )
 
-    with backend.each_alone() as count:
+    with backend.shared_out(threads.MANY) as count:
         threads.at_once([take] * count)
     return found, all(finite)
 

@@ -7,7 +7,7 @@ of the trained models (a soft cap after the mask would turn −inf into a finite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial, reduce
 from math import frexp
 from operator import and_
@@ -97,29 +97,6 @@ def attend(
     return attend_rows(backend, q, k, v, rule, 0, q.shape[-2], keep=keep, whole=True)
 
 
-def row_blocks(
-    backend: Backend,
-    q: Array,
-    k: Array,
-    v: Array,
-    rule: Rule,
-    *,
-    rows: int,
-    keep: Collection[str] = ("weights",),
-    room: Room | None = None,
-) -> Iterator[RowBlock]:
-    """Attention in blocks of `rows` query rows, each over the range of keys that it can see.
-
-    room: memory for the scores and weights of a block; the next block overwrites them there. None for new memory each
-    time.
-    """
-    finite = bool(backend.isfinite(v).all())
-    for start in range(0, q.shape[-2], rows):
-        yield attend_rows(
-            backend, q, k, v, rule, start, min(start + rows, q.shape[-2]), keep=keep, finite=finite, room=room
-        )
-
-
 @np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are results here, not news for standard error
 def attend_rows(
     backend: Backend,
@@ -141,7 +118,7 @@ def attend_rows(
     keep: names of the stages to return, and what is cheap here of each row, [..., head, rows]: "entropy" in nats, and
     "peak", the largest weight, which is not told where there are sinks. whole: whether to compute over all keys even
     where a range of them is known to be hidden. finite: whether v is known to hold only finite numbers, which spares
-    looking. room: memory to work in, None for new.
+    looking. room: memory for scores and weights, which the next block in it overwrites; None for new memory.
     A row that sees nothing has weights 0 and mixed 0. Hidden keys and values may hold NaN.
     """
     keys = k.shape[-2]

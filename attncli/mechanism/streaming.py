@@ -14,13 +14,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.threads import in_order
 from attncli.mechanism.apart import Apart
-from attncli.mechanism.attend import RowBlock, Rule, attend, row_blocks
+from attncli.mechanism.attend import RowBlock, Rule, attend, attend_rows
 from attncli.mechanism.key_range import span
+from attncli.mechanism.mask import Mask
 from attncli.mechanism.workspace import Room
 
 BLOCK = 1 << 21
 """Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
+THREADS = 4
+"""How many blocks are worked on at once, at most: what looks at them takes one at a time, about a fifth of the work."""
 FEWEST = 16
 """Query rows in a block, at least: fewer would make the products slow."""
 
@@ -47,31 +51,41 @@ def stream(
 
     q: [..., head, query, dim], k: [..., kv, key, dim], v: [..., kv, key, v_dim]. rows: query rows of all heads together
     that may be held at once. A block holds the heads of one kv head and as many more rows, or fewer under a narrow
-    window; what is in it is overwritten by the next. Rows come in order, the heads of the same rows one after the
-    other. Memory is linear in the length; masks that hide keys save the work on them.
+    window, and what is in it is overwritten once `see` is done. Several blocks are worked on at the same time, by as
+    many threads; `see` is called here, rows in order, the heads of the same rows one after the other. Memory is linear
+    in the length; masks that hide keys save the work on them.
     """
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     groups = k.shape[-3]
     shared = heads // groups
-    size = _rows_of_block(rule, queries, keys, rows * groups)
     dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
-    room = Room(backend, dtype, prod(lead) * shared * size * _widest(rule, size, queries, keys))
+    ranges, area = row_ranges(rule, queries, keys, rows * groups)
+    finite = bool(backend.isfinite(v).all())
     # one group of heads at a time: a block of many rows of few heads has the better products
-    streams = []
+    parts = []
     for group in range(groups):
-        own = slice(group * shared, (group + 1) * shared)
-        parts = (q[..., own, :, :], k[..., group : group + 1, :, :], v[..., group : group + 1, :, :])
-        streams.append((own, row_blocks(backend, *parts, _of_heads(rule, own, heads), rows=size, keep=keep, room=room)))
+        own, kv = slice(group * shared, (group + 1) * shared), slice(group, group + 1)
+        parts.append((own, (q[..., own, :, :], k[..., kv, :, :], v[..., kv, :, :]), _of_heads(rule, own, heads)))
+
+    def block(of: slice, arrays: tuple[Array, Array, Array], rule: Rule, at: range, room: Room) -> RowBlock:
+        found = attend_rows(backend, *arrays, rule, at.start, at.stop, keep=keep, finite=finite, room=room)
+        return replace(found, first_head=of.start)
+
+    works = [partial(block, *part, at) for at in ranges for part in parts]
     # written in place: thousands of small results kept between large blocks would leave memory in shreds
     mixed = backend.full((*lead, heads, queries, v.shape[-1]), 0, backend.dtype_of(v))
     empty = backend.full((*lead, heads, queries), 0, "bool")
-    for _ in range(0, queries, size):
-        for own, blocks in streams:
-            block = next(blocks)
-            see(replace(block, first_head=own.start))
-            mixed[..., own, block.start : block.stop, :] = block.mixed
-            empty[..., own, block.start : block.stop] = block.empty
+
+    def take(block: RowBlock) -> None:
+        see(block)
+        own = slice(block.first_head, block.first_head + shared)
+        mixed[..., own, block.start : block.stop, :] = block.mixed
+        empty[..., own, block.start : block.stop] = block.empty
+
+    with backend.shared_out(THREADS) as threads:
+        size = prod(lead) * shared * area
+        in_order(works, take, [Room(backend, dtype, size) for _ in range(threads + (threads > 1))])
     return Streamed(mixed, empty)
 
 
@@ -106,22 +120,32 @@ def rows_within(heads: int, queries: int, keys: int) -> int:
     return max(min(BLOCK // max(heads * keys, 1), queries), 1)
 
 
-def _rows_of_block(rule: Rule, queries: int, keys: int, most: int) -> int:
-    """At most so many rows; under a narrow window about as many as it is wide."""
-    middle = queries // 2 + (rule.offset if isinstance(rule.offset, int) else 0)
-    low, high = span(rule.mask, middle, middle, keys)
-    narrow = (high - low) * 4 < keys
-    return max(min(most, max(high - low, 4 * FEWEST) if narrow else most, queries), 1)
+def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[range], int]:
+    """The query rows of each block, and how many weights of one head the largest block has.
+
+    A block has as many weights as `most` rows over all keys have, so more rows where they see fewer keys; under a
+    narrow window it has about as many rows as that is wide.
+    """
+    if rule.extra_keys or not isinstance(rule.offset, int):
+        return [range(start, min(start + most, queries)) for start in range(0, queries, most)], most * keys
+    width = partial(_width, rule.mask, rule.offset, queries, keys)
+    ranges, largest, start = list[range](), 1, 0
+    while start < queries:
+        # rows further on may see more keys: a first guess is too many rows, what they see makes it too few
+        guess = most * keys // width(start, start + most)
+        rows = max(most * keys // width(start, start + guess), most)
+        last = min(start + most, queries)
+        stop = min(start + min(rows, max(width(last - 1, last), 4 * FEWEST)), queries)
+        largest = max(largest, (stop - start) * width(start, stop))
+        ranges.append(range(start, stop))
+        start = stop
+    return ranges, largest
 
 
-def _widest(rule: Rule, size: int, queries: int, keys: int) -> int:
-    """How many keys a block of rows is computed over, at most."""
-    offset = rule.offset
-    if rule.extra_keys or not isinstance(offset, int):
-        return keys
-    starts = range(offset, queries + offset, size)
-    ends = (span(rule.mask, start, min(start + size, queries + offset) - 1, keys) for start in starts)
-    return max(max(high - low, 1) for low, high in ends)
+def _width(mask: Mask, offset: int, queries: int, keys: int, start: int, stop: int) -> int:
+    """How many keys the rows start..stop-1 are computed over."""
+    low, high = span(mask, start + offset, min(stop, queries) - 1 + offset, keys)
+    return max(high - low, 1)
 
 
 def _of_heads(rule: Rule, own: slice, heads: int) -> Rule:

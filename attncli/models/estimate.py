@@ -33,8 +33,9 @@ WIDE_UP_TO = 0.5
 """Seconds more up to which a float32 run is worth computing in float64."""
 STARTS = 0.3
 """Seconds until a process has started and read the headers."""
-WORKING = 3
-"""Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows."""
+WORKING = 8
+"""Arrays of the size of a block of scores that are alive at once when attention runs by blocks of query rows, of which
+two threads have two or three."""
 MATRICES = frozenset(
     ("q", "k", "v", "q_down", "kv_down", "kv", "o", "up", "gate", "down", "router", "global_k", "global_v")
 )

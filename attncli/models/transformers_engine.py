@@ -168,7 +168,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             softcap=spec.softcap,
             mask=spec.mask.bind(backend, call.q, call.k),
             bias=call.bias,
-            sinks=call.sinks,
+            sinks=None if call.sinks is None else backend.keep(call.sinks),  # no gradients in other threads either
             given=given if call.seen is None else call.seen if given is None else given & call.seen,
         )
         seen = unseen if see is None else partial(see, call.layer, kind)

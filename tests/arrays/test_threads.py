@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -52,3 +55,56 @@ def test_blas_with_threads_of_its_own_is_left_alone(monkeypatch):
     assert threads.cores() == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     assert threads.cores() >= 1
+
+
+@pytest.mark.parametrize("places", [1, 3, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_what_works_give_is_taken_here_in_their_order_from_places_of_their_own(places, count):
+    held, taken, together = set(), [], []
+    full, guard = threading.Event(), threading.Lock()
+
+    def work(number: int, place: int) -> tuple[int, int]:
+        with guard:
+            assert place not in held
+            held.add(place)
+            together.append(len(held))
+        if together[-1] == places:
+            full.set()
+        if number == 0 and count == 20:
+            assert full.wait(60)  # with every place in use, others are ahead of the first
+        return number, place
+
+    def take(found: tuple[int, int]) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        taken.append(found[0])
+        held.remove(found[1])
+
+    before = threading.active_count()
+    threads.in_order([partial(work, number) for number in range(count)], take, list(range(places)))
+    assert taken == list(range(count))
+    assert count < 20 or max(together) == places
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("places", [1, 3, 5])
+@pytest.mark.parametrize("bad", [0, 3, 9])
+@pytest.mark.parametrize("where", ["work", "take"])
+def test_what_a_work_or_taking_raises_is_raised_after_what_came_before(places, bad, where):
+    taken: list[int] = []
+
+    def work(number: int, place: int) -> int:
+        if number == bad and where == "work":
+            raise KeyboardInterrupt
+        return number
+
+    def take(found: int) -> None:
+        if found == bad and where == "take":
+            raise KeyboardInterrupt
+        taken.append(found)
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        threads.in_order([partial(work, number) for number in range(10)], take, list(range(places)))
+    assert taken == list(range(len(taken)))
+    assert len(taken) <= bad
+    assert threading.active_count() == before

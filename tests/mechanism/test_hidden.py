@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from comparing import LIBRARIES, agree, attend, case, loops, on, plain
+from comparing import LIBRARIES, agree, attend, case, loops, on, plain, row_blocks
 
 import attncli
 from attncli.arrays.backend import backend_of
-from attncli.mechanism.attend import Rule, row_blocks
+from attncli.mechanism.attend import Rule
 from attncli.mechanism.mask import Causal, Padding, both
 
 POISON = [np.nan, np.inf, -np.inf]

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from comparing import LIBRARIES, case, on, plain
+from comparing import LIBRARIES, case, on, plain, row_blocks
 from masks import pairs
 from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
-from attncli.mechanism.attend import EVERY_STAGE, Rule, attend, row_blocks
+from attncli.mechanism.attend import EVERY_STAGE, Rule, attend
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
