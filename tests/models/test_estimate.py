@@ -51,7 +51,7 @@ def test_kept_scores_grow_with_layers_and_stream_by_rows() -> None:
     streamed = estimate(spec(), 1009, rows=64).memory
     assert streamed["scores that are kept"] == 0
     assert everything["scores of one layer"] == HEADS * 1009 * 1009 * (4 + 1)  # and whether each pair is visible
-    assert streamed["scores of one layer"] == 3 * HEADS * 1009 * 64 * 4
+    assert streamed["scores of one layer"] == 8 * HEADS * 1009 * 64 * 4
 
 
 def test_one_matrix_is_in_memory_or_what_may_share_its_tensor_or_all_experts() -> None:
