@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attncli.analysis.documents.effects import TargetToken
-from attncli.errors import InputError, UsageError
+from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.models.model import Model
 
 BY_ID = "id:"
@@ -15,8 +15,15 @@ def target_id(model: Model, name: str) -> int:
     """The id of the one entry that a name stands for: `id:N`, or a word, as it stands after a blank before as it
     stands at the start of a text.
 
-    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id.
+    Raises InputError where it is several pieces, naming them, or no entry; UsageError for a malformed id;
+    UnsupportedError for a model that predicts no token.
     """
+    if model.spec.head is None:
+        raise UnsupportedError(
+            f"this {model.spec.family} model predicts no next token: it has no output head",
+            expected="a decoder checkpoint saved with its language-model head",
+            hint="attn ablate --measure vector needs none",
+        )
     if name.startswith(BY_ID):
         number = name.removeprefix(BY_ID)
         if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_ID):

@@ -22,6 +22,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     meant,
     option,
     without,
@@ -85,7 +86,7 @@ class RemovalOptions:
 def ablate(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
+    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],

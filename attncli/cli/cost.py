@@ -18,6 +18,7 @@ from attncli.cli.options import (
     ModelOptions,
     OutputOptions,
     command_app,
+    meant,
     number,
     option,
     without,
@@ -34,8 +35,8 @@ def cost(
     ctx: typer.Context,
     output: Annotated[OutputOptions, without("precision", "top", "scale_colors", "max_output")],
     n: Annotated[int, number("-n", "--tokens", help="Length of the text.", panel=ATTENTION)] = 1000,
-    d_model: Annotated[int | None, the.D_MODEL] = None,
-    num_heads: Annotated[int | None, the.NUM_HEADS] = None,
+    d_model: Annotated[int | None, meant(the.D_MODEL, help="Width of the token vectors. [default: 512]")] = None,
+    num_heads: Annotated[int | None, the.EIGHT_HEADS] = None,
     window: Annotated[
         int,
         number("--window", help="Keys of the sliding window, the query's own included.", panel=ATTENTION, metavar="W"),

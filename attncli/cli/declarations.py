@@ -18,6 +18,7 @@ from attncli.cli.option import (
     MODEL,
     OUTPUT,
     TEXT,
+    meant,
     number,
     option,
 )
@@ -55,7 +56,7 @@ TARGET = option(
 )
 LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="L")
 HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="H")
-ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=MODEL, metavar="L", least=0)
+ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=LOOK, metavar="L", least=0)
 ONE_HEAD = number("--head", help="The head whose bias is drawn.", panel=ATTENTION, metavar="H", least=0)
 
 MODEL_ARGUMENT = typer.Argument(
@@ -111,7 +112,8 @@ SEED_NUMBER = number(
     "--seed", help="Seed of draws and intervals.", panel=MODEL, metavar="INT", least=0, most=LARGEST_SEED
 )
 D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)
-NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1; heads, find: 8]", panel=MODEL)
+NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL)
+EIGHT_HEADS = meant(NUM_HEADS, help="Number of heads. [default: 8]")
 D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
 D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)
 BIAS = option("--bias/--no-bias", help="Seeded biases on the projections. [default: no]", panel=MODEL)
@@ -167,9 +169,9 @@ DEVICE = option(
     "--device",
     help="Where torch computes: cpu, cuda or mps. [default: cpu]",
     panel=COMPUTE,
-    metavar="cpu|cuda|mps",
+    values=("cpu", "cuda", "mps"),
+    numbered=True,
     rare=True,
-    complete=completion.words("cpu", "cuda", "mps"),
 )
 DTYPE = option(
     "--dtype",

@@ -21,6 +21,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     option,
     without,
 )
@@ -41,7 +42,7 @@ HEADS = 8
 def find(
     ctx: typer.Context,
     text: TextOptions,
-    model: ModelOptions,
+    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],

@@ -19,6 +19,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     option,
     without,
 )
@@ -93,7 +94,7 @@ class HeadsOptions:
 def heads(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("residual", "layer_norm")],
+    model: Annotated[ModelOptions, without("residual", "layer_norm"), meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("top")],

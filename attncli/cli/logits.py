@@ -19,6 +19,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     without,
 )
 from attncli.cli.output import Environment
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def logits(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("layer", "head")],
+    model: Annotated[ModelOptions, without("layer", "head"), meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("scale_colors", "max_output")],

@@ -93,10 +93,12 @@ def verify(
     output: TableOutput,
     model: Name,
     text: Annotated[
-        str | None, typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False)
+        str | None,
+        typer.Argument(help="The text to compare on; none for a sample sentence.", show_default=False, metavar="TEXT"),
     ] = None,
     target: Annotated[
-        str | None, option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT)
+        str | None,
+        option("--target", help="An encoder-decoder's other text. [default: the text]", panel=TEXT, metavar="TEXT"),
     ] = None,
     ids: Annotated[str | None, the.IDS] = None,
     ignore_config: Annotated[list[str] | None, the.IGNORE_CONFIG] = None,

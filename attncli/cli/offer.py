@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from attncli.cli.repeated import gathered, group_of, repeated_names, several
 
@@ -32,6 +32,18 @@ def without(*names: str) -> Offer:
     return Offer(names, others=True)
 
 
+@dataclass(frozen=True)
+class Meaning:
+    """Beside an option group in a command's annotation: options of it that this command declares in another way."""
+
+    options: dict[str, Any]
+
+
+def meaning(**options: Any) -> Meaning:
+    """The command means these options of a group so; see `option.meant`."""
+    return Meaning(options)
+
+
 def _offers(hint: Any, name: str) -> bool:
     return all(
         (name in part.names) != part.others for part in getattr(hint, "__metadata__", ()) if isinstance(part, Offer)
@@ -56,6 +68,9 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name in groups:
             details = get_type_hints(groups[name], include_extras=True)
+            for part in getattr(hints[name], "__metadata__", ()):
+                if isinstance(part, Meaning):
+                    details |= {own: Annotated[details[own].__origin__, said] for own, said in part.options.items()}
             repeatable = repeated_names(hints[name])
             for item in offered[name]:
                 again = item.name in repeatable

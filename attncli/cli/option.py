@@ -28,17 +28,20 @@ def option(
     panel: str,
     metavar: str | None = None,
     values: Sequence[str] = (),
+    numbered: bool = False,
     rare: bool = False,
     complete: Complete | None = None,
 ) -> Any:
     """A Typer option of one of the groups on the help page. Whether a file can be read is for its reader to find out.
 
-    values: the words that it takes, if those are all. rare: only `--help-all` lists it.
+    values: the words that it takes, if those are all. numbered: each also with a number after a colon.
+    rare: only `--help-all` lists it.
     """
 
     def known(given: Any) -> Any:
         for value in _each(given):
-            if value not in values:
+            word, colon, count = str(value).partition(":")
+            if (word if numbered and (not colon or whole(count) is not None) else value) not in values:
                 from difflib import get_close_matches
 
                 close = get_close_matches(str(value), values, 1)

@@ -8,13 +8,14 @@ from typing import Annotated
 
 from attncli.cli import declarations as the
 from attncli.cli.grouped_command import GroupedCommand, command_app
-from attncli.cli.offer import flat, only, without
-from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, MODEL, OUTPUT, TEXT, meant, number, option
+from attncli.cli.offer import flat, meaning, only, without
+from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, meant, number, option
 
 __all__ = [
     "ANALYSIS",
     "ATTENTION",
     "COMPUTE",
+    "LOOK",
     "MODEL",
     "OUTPUT",
     "TEXT",
@@ -27,6 +28,7 @@ __all__ = [
     "TextOptions",
     "command_app",
     "flat",
+    "meaning",
     "meant",
     "number",
     "only",

@@ -19,6 +19,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     meant,
     only,
     option,
@@ -36,13 +37,21 @@ if TYPE_CHECKING:
 def patch(
     ctx: typer.Context,
     text: Annotated[TextOptions, only("tokenizer")],
-    model: ModelOptions,
+    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, without("precision", "scale_colors", "max_output")],
-    clean: Annotated[str, typer.Argument(help="The text whose answer is wanted.", show_default=False, metavar="CLEAN")],
+    clean: Annotated[
+        str,
+        typer.Argument(
+            help="The text whose answer is wanted; - for standard input.", show_default=False, metavar="CLEAN"
+        ),
+    ],
     corrupt: Annotated[
-        str, typer.Argument(help="The other text, of as many tokens.", show_default=False, metavar="CORRUPT")
+        str,
+        typer.Argument(
+            help="The other text, of as many tokens; - for standard input.", show_default=False, metavar="CORRUPT"
+        ),
     ],
     target: Annotated[str | None, meant(the.TARGET, help="The next token that is measured, or id:N.")] = None,
     versus: Annotated[str | None, VERSUS] = None,
@@ -65,7 +74,10 @@ def patch(
     how = answer.view(output, environment, parts=PARTS)
     if versus is not None and target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
+    if clean == corrupt == "-":
+        raise UsageError("both texts are -, and standard input is one text", expected="- once")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    clean, corrupt = (request.one_text(environment, TextOptions(text=one)).text for one in (clean, corrupt))
     tokens = [loaded.encode(one) for one in (clean, corrupt)]
     wanted = _patching(environment, loaded, tokens, model, (target, versus), query, at or [])
     predicts = wanted.measured != "cosine"

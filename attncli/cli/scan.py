@@ -10,10 +10,10 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import delivery
 from attncli.cli.grouped_command import CommandGroup
-from attncli.cli.options import OUTPUT, TEXT, ComputeOptions, OutputOptions, command_app, meant, number, only, option
+from attncli.cli.options import LOOK, OUTPUT, ComputeOptions, OutputOptions, command_app, meant, number, only, option
 from attncli.cli.output import Environment
 from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions
-from attncli.errors import AttnError, ExitCode, UsageError
+from attncli.errors import AttnError, ExitCode, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,12 @@ ScanOutput = Annotated[
 ]
 StartOutput = Annotated[
     OutputOptions, only("json", "plain", "color", "ascii", "lang", "quiet", "debug", "show", "full", "brief")
+]
+CompareOutput = Annotated[
+    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "top", "full", "brief")
+]
+VerifyOutput = Annotated[
+    OutputOptions, only("json", "plain", "output", "color", "ascii", "lang", "quiet", "debug", "brief")
 ]
 Folder = Annotated[Path, typer.Argument(help="A folder that attn scan wrote.", metavar="OUT", show_default=False)]
 
@@ -91,6 +97,10 @@ def start(
         report.write(document, out)
         how = delivery.view(output, environment, parts=PARTS)
         delivery.give(iter([document]), scan_screen, scan_rows, output, environment, how)
+        if not document.done.texts and not outcome.failed:
+            raise InputError(
+                "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
+            )
     _told(outcome)
 
 
@@ -170,10 +180,8 @@ def show(
     ctx: typer.Context,
     output: ScanOutput,
     out: Folder,
-    head: Annotated[
-        str | None, meant(the.HEAD, help="One head closely, such as L5H11.", metavar="HEAD", panel=TEXT)
-    ] = None,
-    metric: Annotated[str | None, meant(the.METRIC, help="Metric of the grid and the examples.", panel=TEXT)] = None,
+    head: Annotated[str | None, meant(the.HEAD, help="One head closely, such as L5H11.", metavar="HEAD")] = None,
+    metric: Annotated[str | None, meant(the.METRIC, help="Metric of the grid and the examples.", panel=LOOK)] = None,
     html: Annotated[Path | None, the.HTML] = None,
 ) -> None:
     """A scan's numbers, as far as it is done.
@@ -219,7 +227,7 @@ def show(
     )
 
 
-def compare(ctx: typer.Context, output: ScanOutput, a: Folder, b: Folder) -> None:
+def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
     """How two scans differ: two corpora, or two models of as many heads.
 
     attn scan compare before after
@@ -236,7 +244,7 @@ def compare(ctx: typer.Context, output: ScanOutput, a: Folder, b: Folder) -> Non
 
 def verify(
     ctx: typer.Context,
-    output: ScanOutput,
+    output: VerifyOutput,
     out: Folder,
     shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING)] = 3,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,20 @@ from attncli.errors import UsageError
 if TYPE_CHECKING:
     from typer.exceptions import TyperException
 
+NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|float)\.?", re.DOTALL)
+"""What Typer says of a value that is no number."""
+
 
 def misuse(error: TyperException) -> UsageError:
     """The UsageError for what Typer found wrong; an option that does not exist brings the nearest one that does."""
     context = getattr(error, "ctx", None)
     path = "attn" if context is None else context.command_path.rstrip()
     name = getattr(error, "option_name", None)
+    parameter = getattr(error, "param", None)
+    if (no_number := NO_NUMBER.fullmatch(getattr(error, "message", ""))) and getattr(parameter, "opts", None):
+        assert parameter is not None
+        kind = "a number" if no_number["kind"] == "float" else "a whole number"
+        return UsageError(f"{parameter.opts[0]} is {no_number['given']}", expected=kind, hint=f"{path} --help")
     if name is None or context is None:
         return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)

@@ -152,5 +152,7 @@ def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
 def _format(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in FORMATS:
+        if strange := "this is a folder" if path.is_dir() else "" if path.exists() else "there is no such file":
+            raise InputError(strange, where=str(path), expected=WHAT)
         raise InputError(f"{kind or 'no ending'} is not a known kind of tensor file", where=str(path), expected=WHAT)
     return kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from attncli.errors import InputError
 from attncli.scan.corpus import Record
+from attncli.scan.shard_files import written
 from attncli.scan.text_hash import text_hash
 
 NAME = "duplicates.npy"
@@ -50,13 +50,10 @@ def drawn(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple
 
 
 def write_duplicates(folder: Path, found: list[tuple[int, int]]) -> str:
-    """Keep the list beside the plan; returns its sha256."""
+    """Keep the list beside the plan; returns its sha256. Raises AttnError where it cannot be written."""
     array = np.array(found, np.int64).reshape((-1, 2))
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f".duplicates.{os.getpid()}.tmp"
-    with beside.open("wb") as stream:
+    with written(folder / NAME, "0") as stream:
         np.save(stream, array, allow_pickle=False)
-    os.replace(beside, folder / NAME)  # noqa: PTH105
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from attncli.errors import InputError, UnsupportedError
+from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.scan.corpus import PACKED, Format, Record, format_of, parquet, records_of_bytes, records_of_parquet
 
 CHUNK = 1 << 20
@@ -141,18 +141,47 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 
 
 def _copied(name: str, folder: Path, at: int, stdin: BinaryIO) -> tuple[str, str]:
-    """A copy that can be sought, unpacked, and the sha256 of what was copied."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A copy that can be sought, unpacked, and the sha256 of what was copied.
+
+    Raises InputError where the source cannot be read, AttnError where the copy cannot be written.
+    """
     ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
     target = folder / f"{at:03d}{ending if ending.isascii() and len(ending) < 12 else ''}"
     digest = hashlib.sha256()
-    with _source(name, stdin) as source, target.open("wb") as copy:
-        told = _Told(source, digest)
-        try:
-            shutil.copyfileobj(_unpacked(name, told), copy, CHUNK)
-        except (OSError, EOFError, ValueError) as error:
-            raise InputError(f"cannot read the corpus: {error}", where=name) from error
+    with _source(name, stdin) as source, _writing(target):
+        folder.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as copy:
+            for piece in _pieces(name, _Told(source, digest)):
+                copy.write(piece)
     return str(target), digest.hexdigest()
+
+
+def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
+    """What a source holds, unpacked."""
+    unpacked = _unpacked(name, source)
+    try:
+        while piece := unpacked.read(CHUNK):
+            yield piece
+    except _damage(name) as error:
+        raise InputError(f"cannot read the corpus: {error}", where=name) from error
+
+
+def _damage(name: str) -> tuple[type[Exception], ...]:
+    """What reading a damaged source raises."""
+    known = (OSError, EOFError, ValueError, zlib.error)
+    if not name.lower().endswith(".zst"):
+        return known
+    import zstandard
+
+    return (*known, zstandard.ZstdError)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AttnError(f"cannot write this file: {error.strerror or error}", where=str(path)) from error
 
 
 class _Told(io.RawIOBase):

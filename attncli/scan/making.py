@@ -65,6 +65,11 @@ def make(
     bytes_there = sum(Path(one).stat().st_size for one in names if Path(one).is_file())
     size = wanted.shard or (LARGE_SHARD if bytes_there >= LARGE else SHARD)
     files, shards = intake.take_in(names, wanted.format, folder / COPIES, size=size, stdin=stdin)
+    if wanted.cluster and all(file.format.kind == "lines" for file in files):
+        raise UsageError(
+            f"--cluster {wanted.cluster!r} names a field, and lines of text have none",
+            expected="a corpus of .jsonl or .parquet",
+        )
     if not shards:
         raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
     plan = Plan(

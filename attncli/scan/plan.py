@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -136,9 +137,9 @@ def write(plan: Plan, folder: Path) -> Plan:
 
     Raises UsageError where the folder holds another plan, naming the first difference with both values.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f".plan.{socket.gethostname()}.{os.getpid()}.tmp"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(plan), indent=1))
             stream.flush()
@@ -152,7 +153,8 @@ def write(plan: Plan, folder: Path) -> Plan:
     except OSError as error:
         raise AttnError(f"cannot write the plan: {error.strerror or error}", where=str(folder)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
     return plan
 
 

@@ -153,6 +153,32 @@ def test_find_with_effects() -> None:
     assert "effect" not in ask("find", TEXT, *MINILM, "--from", "it", "--to", "animal", "--json").json["heads"][0]
 
 
+def test_heads_taken_away_at_once_are_answered_for() -> None:
+    said = " ".join(ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b").out.split())
+    together = ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b", "--json").json["together"]
+    assert f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f}.' in said
+    cut = " ".join(ask("ablate", "a b c", "--from", "b", "--to", "a", "--together").out.split())
+    assert 'Cutting this link in all of the chosen heads at once changes "b" by' in cut
+
+
+def test_texts_are_told_as_what_was_done_to_them() -> None:
+    link = " ".join(ask("ablate", "--lines", "--from", "a", "--to", "b", stdin=b"a b c\nb a").out.split())
+    assert "a no longer sees b, in one head at a time: what changes in" in link
+    assert "The link cut in all of these heads together" in link
+    one = " ".join(ask("ablate", "--lines", stdin=b"a b c").out.split())
+    assert "In the one text there is" in one
+    assert "1 texts" not in one
+    assert "(-)" not in one
+    mean = " ".join(ask("ablate", "--lines", "--by", "mean", "--query", "a", stdin=b"a b c\nb a").out.split())
+    assert 'what changes in "a" when one head passes on a mean, mean over texts' in mean
+
+
+def test_patch_reads_standard_input() -> None:
+    given = ask("patch", "-", "a c", "--json", stdin=b"a b").json
+
+    assert given == ask("patch", "a b", "a c", "--json").json
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -170,6 +196,7 @@ def test_find_with_effects() -> None:
         (("ablate", TEXT, *MINILM, "--head", "L5H11", "--layer", "5"), 2, "one or the other"),
         (("logits", TEXT, *MINILM), 4, "no linear output head"),
         (("patch", "a b c", "a b"), 3, "3 tokens"),
+        (("patch", "a b c", "a b d", "--target", "x"), 4, "predicts no next token"),
         (("patch", "a b c", "a b c"), 3, "the same"),
     ],
 )

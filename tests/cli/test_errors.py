@@ -69,3 +69,22 @@ def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
     program += "warnings.warn('x'); sys.exit(code)"
     found = finish([sys.executable, "-c", program])
     assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("run", "a b", "--top", "x"), 2, "--top is 'x' expected: a whole number"),
+        (("run", "a b", "--softcap", "x"), 2, "--softcap is 'x' expected: a number"),
+        (("run", "a b", "--device", "tpu"), 2, "--device is 'tpu' expected: cpu, cuda, mps"),
+        (("run", "a b", "--device", "cuda:x"), 2, "--device is 'cuda:x'"),
+        (("tensors", "."), 3, "this is a folder"),
+        (("tensors", "nowhere"), 3, "there is no such file"),
+        (("run", "a b", "--weights", "nowhere"), 3, "there is no such file"),
+        (("patch", "-", "-"), 2, "standard input is one text"),
+    ],
+)
+def test_what_is_refused_is_named(arguments: tuple[str, ...], code: int, said: str) -> None:
+    answer = ask(*arguments)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in " ".join(answer.err.split())

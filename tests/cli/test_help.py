@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from commands import commands
 from processes import attn, finish
 
 from attncli.cli import main
@@ -85,6 +86,23 @@ def test_rare_options_are_listed_when_all_are_asked_for() -> None:
     assert "--help-all also lists" in short
     assert "--help-all also lists" not in whole
     assert len(whole) > len(short)
+
+
+def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
+    for path, command in commands():
+        name = path.removesuffix(" start")
+        page = " ".join(ask(*name.split(), "--help-all").out.split())
+        records = re.split(r" (?=-{1,2}[a-z])", page)
+        twice = [told for told in records if told.count("[default:") > 1]
+        assert not twice, f"{path}: {twice}"
+        assert "<" not in page, f"{path} names a type"
+        told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
+        if "--num-heads" in told and name not in ("mask", "weights show", "weights convert", "weights init"):
+            eight = name in ("ablate", "cost", "find", "heads", "logits", "patch")
+            assert f"[default: {8 if eight else 1}]" in told["--num-heads"], path
+        if "--show" in told and name != "view":
+            assert re.search(r"--show PARTS [^\[]*\[", page), f"{path} does not say what --show takes"
+    assert "[default: 512]" in ask("cost", "--help").out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -85,12 +86,30 @@ def test_showing_and_comparing(folder, scanned):
         (("{corpus}", "--find", "weight>=0.1"), 2, "would keep links of nearly every text"),
         (("{corpus}", "--find", "head=L9H1 weight>=0.9"), 2, "there is no head L9H1"),
         (("{corpus}", "{corpus}"), 2, "is named twice"),
+        (("{corpus}", "--cluster", "book"), 2, "lines of text have none"),
+        (("{corpus}", "--format", "jsonl:x"), 3, "no record of the corpus could be counted"),
     ],
 )
 def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
     given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
     answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
     assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "torn.txt.gz").write_bytes(gzip.compress(b"w1 w2")[:10] + b"no more")
+    (tmp_path / "torn.txt.zst").write_bytes(b"(\xb5/\xfd no more")
+    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "--workers", "1", "-o")
+    for out in (tmp_path / "file", tmp_path / "file" / "inside"):
+        for more in ((), ("--dedupe",)):
+            answer = ask(*asked, str(out), *more)
+            assert (answer.code, answer.err.startswith("error: cannot write")) == (1, True), answer.err
+        piped = ask("scan", str(folder / "model"), "-", "-o", str(out), stdin=b"w1 w2")
+        assert (piped.code, piped.err.startswith("error: cannot write this file")) == (1, True), piped.err
+    for name in ("torn.txt.gz", "torn.txt.zst"):
+        answer = ask("scan", str(folder / "model"), str(tmp_path / name), "-o", str(tmp_path / name[-3:]))
+        assert (answer.code, answer.err.startswith("error: cannot read the corpus")) == (3, True), answer.err
 
 
 def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:

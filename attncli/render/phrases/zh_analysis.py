@@ -246,4 +246,5 @@ ANALYSIS: dict[str, str] = {
     "stages as attn run --save writes them": "attn run --save 写出的各步骤",
     "this file has layers.{0}.q without {1}": "这个文件有 layers.{0}.q，却没有 {1}",
     "S + ln(1 + times) for keys of the first block": "首块的键为 S + ln(1 + 次数)",
+    "attn ablate --measure vector needs none": "attn ablate --measure vector 不需要输出头",
 }  # fmt: skip

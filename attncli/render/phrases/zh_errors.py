@@ -90,4 +90,6 @@ ERRORS: dict[str, str] = {
     "rotary position turns pairs of entries, and d_k is {0}": "旋转位置编码把分量成对旋转，而 d_k 是 {0}", "an even d_k": "偶数的 d_k",
     "rope's base is {0}": "rope 的底数是 {0}", "[{0}, {1}], one row per token": "[{0}, {1}]，每个词元一行",
     "the embeddings have shape {0}, the text has {1} tokens and d_model is {2}": "嵌入的形状是 {0}，文本有 {1} 个词元，d_model 是 {2}",
+    "a whole number": "整数",
+    "a number": "数",
 }  # fmt: skip

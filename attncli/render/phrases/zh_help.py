@@ -9,7 +9,7 @@ HELP: dict[str, str] = {
     "Show this message and exit.": "显示这段说明并退出。", "One JSON document.": "一份 JSON 文档。", "float32 or bfloat16.": "float32 或 bfloat16。",
     "default: {0}": "默认：{0}", "env: {0}": "环境变量：{0}", "env var: {0}": "环境变量：{0}", "above {0} to {1}": "大于 {0}，至多 {1}",
     "from {0} to {1}": "从 {0} 到 {1}", "by name": "按文件名", "what is free": "可用内存", "the text": "该文本", "no": "无", "with several heads": "有几个头时",
-    "the model's first choice": "模型的首选", "reversed": "倒序", "all": "全部", "1; heads, find: 8": "1；heads、find：8", "16, or a file's": "16，或文件的大小",
+    "the model's first choice": "模型的首选", "reversed": "倒序", "all": "全部", "16, or a file's": "16，或文件的大小",
     "decoders the last token; encoders the mean of all": "解码器取最后一个词元；编码器取全部的平均",
     "none, sinusoidal, rope, rope:THETA, alibi, learned.": "none、sinusoidal、rope、rope:THETA、alibi、learned。",
     "dense, or reformer[:BUCKETS[,ROUNDS[,CHUNK]]]: hash attention.": "dense，或 reformer[:BUCKETS[,ROUNDS[,CHUNK]]]：哈希注意力。",

@@ -187,4 +187,5 @@ INPUTS: dict[str, str] = {
     "every file that its index names": "索引所列的每个文件",
     "safetensors, whose headers tell what is in them; pickled weights tell it when they are here": "safetensors，其文件头说明内容；pickle 权重要先下载才知道内容",
     "weights as safetensors, or as {0} with torch to read it": "safetensors 格式的权重，或 {0}（要用 torch 读取）",
+    "this is a folder": "这是一个文件夹",
 }  # fmt: skip

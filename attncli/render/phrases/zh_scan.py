@@ -73,4 +73,8 @@ SCAN: dict[str, str] = {
     "this shard is not whole: {0} is {1}": "这个分片不完整：{0} 为 {1}",
     "this shard is not whole: {0} holds no whole numbers": "这个分片不完整：{0} 中的不是整数",
     "this shard is not whole: an example has no text": "这个分片不完整：有一个例子没有文本",
+    "no record of the corpus could be counted": "语料中没有一条记录可以计入",
+    "texts, as --format says": "文本，格式如 --format 所说",
+    "--cluster {0} names a field, and lines of text have none": "--cluster {0} 指一个字段，而文本行没有字段",
+    "a corpus of .jsonl or .parquet": ".jsonl 或 .parquet 的语料",
 }  # fmt: skip

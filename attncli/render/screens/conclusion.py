@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 NAMED = 5
 """Aliases that are named in a sentence."""
+SHOWN = 0.001
+"""The least share that a digit after the point tells."""
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
@@ -112,7 +114,7 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
                 view,
                 "answer.cost.least",
                 safe(str(least.spec or least.name), ascii=view.ascii),
-                f"{share:.1%}".replace("%", " %"),
+                f"{share:.1%}".replace("%", " %") if share >= SHOWN else f"<{SHOWN:.1%}".replace("%", " %"),
             )
         )
     return _said(told, view)

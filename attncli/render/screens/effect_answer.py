@@ -128,8 +128,10 @@ def told(document: AblateDocument, view: View) -> list[str]:
                 times = ""
             found.append(say(view, name, named(first, view), subject_, number(sized(first, document)), times))
             found += _random(document, first, view) + _alike(document, effects, view)
-    if together is not None and len(document.effects) > 1:  # of one head it is the same
+    if together is not None and len(document.effects) != 1:  # of one head it is the same
         name = "effect.together.link" if link else "effect.together"
+        if not document.effects:
+            name += ".alone"
         found.append(say(view, name, number(together), subject_))
     if len(effects) > 1:
         found.append(say(view, "effect.sum.link" if link else "effect.sum"))

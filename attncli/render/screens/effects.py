@@ -76,9 +76,30 @@ def _heads(document: EffectsDocument, view: View) -> Lines:
         rows,
         view,
         align=["left", "right", "left"],
-        title=say(view, "effects.title"),
+        title=_title(document, view),
     )
     return stack((body, left_over(document.effects, shown, view)))
+
+
+def _title(document: EffectsDocument, view: View) -> str:
+    link = document.link
+    ends = () if link is None else (label(link.query, ascii=view.ascii), label(link.key, ascii=view.ascii))
+    return say(view, f"effects.title.{document.by}", subject(document, view), *ends)
+
+
+def subject(document: EffectsDocument, view: View) -> str:
+    """What is measured in every text: a vector, or a prediction."""
+    match document.measures[0], document.place:
+        case "vector", "mean":
+            return say(view, "effect.subject.mean")
+        case "vector", "last":
+            return say(view, "effects.subject.last")
+        case "vector", word:
+            return say(view, "quoted", label(word, ascii=view.ascii))
+        case "kl", _:
+            return say(view, "effect.subject.kl")
+        case _:
+            return say(view, "effects.subject.logprob")
 
 
 def _mean(found: Interval | None) -> str:
@@ -100,14 +121,17 @@ def told(document: EffectsDocument, view: View) -> list[str]:
     said = []
     if known:
         effect, first = known[0]
-        said.append(say(view, "effects.answer", named(effect, view), number(first.mean), _ends(first), document.texts))
+        name = "effects.answer.one" if first.low is None else "effects.answer"
+        said.append(say(view, name, named(effect, view), number(first.mean), _ends(first), document.texts))
         if len(known) > 1 and first.low is not None:
             effect, second = known[1]
             apart = second.high is not None and second.high < first.low
             said.append(say(view, "effects.apart" if apart else "effects.overlap", named(effect, view)))
     together = document.together.mean(_first(document))
     if together is not None:
-        said.append(say(view, "effects.together", number(together.mean), _ends(together)))
+        ends = "" if together.low is None else f" ({_ends(together)})"
+        name = "effects.together" if document.link is None else "effects.together.link"
+        said.append(say(view, name, f"{number(together.mean)}{ends}"))
     return [begun(one) for one in said]
 
 
