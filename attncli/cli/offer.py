@@ -39,9 +39,9 @@ class Meaning:
     options: dict[str, Any]
 
 
-def meaning(**options: Any) -> Meaning:
+def meaning(**declared: Any) -> Meaning:
     """The command means these options of a group so; see `option.meant`."""
-    return Meaning(options)
+    return Meaning(declared)
 
 
 def _offers(hint: Any, name: str) -> bool:
