@@ -35,7 +35,7 @@ def test_a_query_of_a_long_text(mask: Mask, heads: list[int], monkeypatch: pytes
     shares: list[float] = []
     parts = run_document(model, TEXT, tokens, wanted, rows=1, progress=shares.append)
     whole = run_document(model, TEXT, tokens, wanted)
-    assert len(shares) > 10  # blocks of five rows of one head
+    assert len(shares) >= 10  # two or more blocks of each head
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert [told(link) for link in parts.links] == [pytest.approx(told(link)) for link in whole.links]
