@@ -29,6 +29,7 @@ from attncli.scan.worker import Worker
 
 ROUNDS = 3
 BATCH = 32
+FIND = "from=it weight>=0.3"
 METRICS = (*DEFAULT, "normalised_entropy", "special", "punctuation", "diagonality", "band")
 
 
@@ -97,16 +98,19 @@ def main() -> None:
         corpus = Path(folder) / "corpus.txt"
         corpus.write_text("\n".join(lines), "utf-8")
         model = attncli.load("minilm", backend="torch")
-        wanted = making.Wanted((str(corpus),), METRICS, labels=False)
-        made = plan.write(
-            making.make(wanted, model, "minilm", Path(folder) / "out", stdin=io.BytesIO()), Path(folder) / "out"
-        )
-        worker = Worker(made, Path(folder) / "out", model)
-        worker.compute(0)
+
+        def ready(name: str, *found: str) -> Worker:
+            wanted, out = making.Wanted((str(corpus),), METRICS, labels=False, find=found), Path(folder) / name
+            worker = Worker(plan.write(making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out), out, model)
+            worker.compute(0)
+            return worker
+
+        worker, finding = ready("out"), ready("finding", FIND)
         loop = Loop(lines)
         bound = products(worker, [len(model.encode(line)) for line in lines])
         runs: dict[str, Callable[[], object]] = {
             "scan": lambda: worker.compute(0),
+            "scan with --find": lambda: finding.compute(0),
             "loop, weights only": lambda: loop.run(metrics=False),
             "loop, four metrics": lambda: loop.run(metrics=True),
             "matrix products": bound,
