@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -56,7 +56,7 @@ def _scale(trace: LayerTrace) -> float | None:
     return float(scaled[place] / raw[place]) if raw.size and raw[place] else None
 
 
-def _of_stages(stages: Any, layer: int, scale: float | None) -> RunRecord | None:
+def _of_stages(stages: Mapping[str, Array], layer: int, scale: float | None) -> RunRecord | None:
     """Stages as a record: each leading index as a layer. None without weights, and for too many of them."""
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
@@ -69,7 +69,9 @@ def _of_stages(stages: Any, layer: int, scale: float | None) -> RunRecord | None
     return RunRecord("", text, sides, None, None, _heads(backend, stages, layer, scale, sides))
 
 
-def _heads(backend: Backend, stages: Any, layer: int, scale: float | None, sides: Sides) -> Iterator[HeadRecord]:
+def _heads(
+    backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
+) -> Iterator[HeadRecord]:
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for at, place in enumerate(np.ndindex(*lead)):
         here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +15,7 @@ from attncli.analysis.documents.cross import Aligned, CrossDocument, CrossHead, 
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.links import Links
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import InputError, UnsupportedError
@@ -129,7 +129,7 @@ def cross_document(
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
     specs: list[Attention] = []
-    total: Any = 0.0
+    total: Floats = np.zeros((len(texts.queries), len(texts.keys)))
     for spec, trace in cross_traces(model, texts, layers, heads):
         chosen = sorted(selected(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)

@@ -103,7 +103,7 @@ def _own(found: dict[str, Floats], spec: Attention, query: int) -> dict[str, Flo
     return {**found, "q": q, "k": found["global_k"], "v": found["global_v"]}
 
 
-def _wide(array: Any) -> Floats:
+def _wide(array: Array) -> Floats:
     return np.asarray(array, np.float64)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
-from attncli.arrays.backend import SCORE_ITEM
+from attncli.arrays.backend import SCORE_ITEM, Array
 from attncli.arrays.selection import EVERY, Selection, is_selected, selected
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.token import Token
@@ -64,7 +64,7 @@ def generated_document(
     tokens than it has positions.
     """
     _check(model, len(tokens), wanted.count)
-    past: dict[int, tuple[Any, Any]] = {}
+    past: dict[int, tuple[Array, Array]] = {}
     logits = _step(model, tokens, past, None, wanted)
     steps: list[GenerateStep] = []
     new: list[Token] = []
@@ -141,7 +141,7 @@ def _check(model: Model, prompt: int, count: int) -> None:
 def _step(
     model: Model,
     tokens: Sequence[Token],
-    past: dict[int, tuple[Any, Any]],
+    past: dict[int, tuple[Array, Array]],
     heads: list[StepHead] | None,
     wanted: Continuing,
     *,
@@ -150,7 +150,7 @@ def _step(
     """Run tokens after those in `past` and return the logits of the token after the last; adds each head's part to
     `heads`."""
     last = len(model.spec.blocks) - 1
-    after: Any = None
+    after: Array | None = None
     for trace in model.trace(list(tokens), past=past, keep=("weights",) if heads is not None else ()):
         if heads is not None and is_selected(wanted.layers, trace.layer):
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)[:, -1, :]
@@ -158,6 +158,7 @@ def _step(
             heads += [_head(trace.layer, head, weights[head], prompt, wanted.rows) for head in chosen]
         if trace.layer == last:
             after = trace.after
+    assert after is not None
     return np.asarray(model.backend.numpy(model.logits(after[-1:])), np.float64)[-1]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence, Sized
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
@@ -15,6 +15,11 @@ from attncli.analysis.uniform import UniformRows
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, sight
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Lengthy = TypeVar("Lengthy", bound=Sized)
 
 BLOCK = 1 << 20
 """How many weights a dense matrix is cut into at a time."""
@@ -136,14 +141,14 @@ def uniform_rows(i: Ints, see: Sight, about: About) -> Rows:
 
 
 def measure(
-    weights: Any,
-    visible: Any = None,
+    weights: Array | ArrayLike,
+    visible: Array | ArrayLike | None = None,
     *,
     metrics: Sequence[str] = DEFAULT,
-    queries: Any = None,
+    queries: Array | ArrayLike | None = None,
     tokens: Sequence[Hashable] | None = None,
-    special: Any = None,
-    punctuation: Any = None,
+    special: Sequence[bool] | Bools | None = None,
+    punctuation: Sequence[bool] | Bools | None = None,
     offset: int = 0,
     aligned: bool = True,
 ) -> dict[str, Measured]:
@@ -156,7 +161,7 @@ def measure(
     than keys (cross-attention), which has no distances.
     The arrays are never written to. Raises InputError for shapes that do not fit.
     """
-    array = weights if type(weights).__module__.startswith("torch") else np.asarray(weights)
+    array = _held(weights)
     if array.ndim < 2:
         raise InputError(f"weights have {array.ndim} axes", expected="[..., query, key]")
     backend = backend_of(array)
@@ -186,14 +191,20 @@ def _block(backend: Backend, weights: Array, shown: Bools | None, first: int, ab
     return WeightRows(backend, weights, np.arange(first, first + rows), 0, sight(shown, rows, 0, keys), about)
 
 
-def _lengthy(values: Any, keys: int, name: str) -> Any:
+def _held(values: Array | ArrayLike) -> Array:
+    """An array of the library that the values are of, NumPy's for lists."""
+    return cast("Array", values) if type(values).__module__.startswith("torch") else np.asarray(values)
+
+
+def _lengthy(values: Lengthy, keys: int, name: str) -> Lengthy:
     if len(values) != keys:
         raise InputError(f"{name} has {len(values)} entries, the weights have {keys} keys", expected="one per key")
     return values
 
 
-def _spread(values: Any, shape: tuple[int, ...], name: str) -> Bools:
-    found = values.cpu().numpy() if type(values).__module__.startswith("torch") else np.asarray(values)
+def _spread(values: Array | ArrayLike, shape: tuple[int, ...], name: str) -> Bools:
+    held = _held(values)
+    found = backend_of(held).numpy(held)
     try:
         spread = np.broadcast_to(found != 0, shape)
     except ValueError as error:

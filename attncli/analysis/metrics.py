@@ -9,13 +9,17 @@ query rows are left out; every number goes with the rows it was taken over.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from attncli.analysis.row_facts import NEARBY, Rows
 from attncli.analysis.visible_keys import Bools, Floats
+from attncli.arrays.backend import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 REACH = 5
 """The farthest offset at which a head counts as positional."""
@@ -59,15 +63,15 @@ class Metric(Struct, frozen=True):
 
     def __call__(
         self,
-        weights: Any,
-        visible: Any = None,
+        weights: Array | ArrayLike,
+        visible: Array | ArrayLike | None = None,
         *,
-        queries: Any = None,
+        queries: Array | ArrayLike | None = None,
         tokens: Sequence[Hashable] | None = None,
-        special: Any = None,
-        punctuation: Any = None,
+        special: Sequence[bool] | Bools | None = None,
+        punctuation: Sequence[bool] | Bools | None = None,
         offset: int = 0,
-    ) -> Any:
+    ) -> Floats:
         """This metric for each head: float64 with the leading axes of `weights`, NaN where no row can be used.
 
         weights: [..., query, key], NumPy or torch, never written to. visible: booleans that

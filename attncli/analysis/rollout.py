@@ -7,8 +7,6 @@ which is what the masks and the depth alone would give.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from attncli.analysis.visible_keys import Bools, Floats
@@ -21,7 +19,7 @@ class Rollout:
         self.result: Floats = np.eye(count)
         self.uniform: Floats = np.eye(count)
 
-    def add(self, weights: Any, visible: Bools | None = None) -> None:
+    def add(self, weights: Floats, visible: Bools | None = None) -> None:
         """Add a layer's weights [head, query, key]: heads averaged, half of it the residual, rows scaled to sum to 1.
 
         visible: booleans that broadcast to them, for the uniform baseline; None where nothing is hidden. A row that

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -258,5 +258,4 @@ class WeightRows:
 
     def numpy(self, array: Array) -> Floats:
         """Any array of the rows' backend as float64 NumPy."""
-        found: Any = self.backend.numpy(array)
-        return found.astype(np.float64)
+        return self.backend.numpy(array).astype(np.float64)

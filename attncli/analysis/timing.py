@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ def _timed(backend: Backend, sizes: Sizes, seed: int, note: Callable[[str], None
         yield what, median(taken), len(taken)
 
 
-def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _runs(backend: Backend, sizes: Sizes, seed: int) -> Iterator[tuple[str, Callable[[], object]]]:
     q, k, v = (
         backend.array(normal(seed, f"cost\0{name}", (sizes.heads, sizes.n, width)))
         for name, width in (("q", sizes.d_k), ("k", sizes.d_k), ("v", sizes.d_v))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -35,7 +34,7 @@ class Words(Struct, frozen=True, eq=False):
         """How many tokens each word has."""
         return np.diff(np.append(self.starts, self.count))
 
-    def merge(self, weights: Any) -> Floats:
+    def merge(self, weights: Floats) -> Floats:
         """Weights [..., token, token] as [..., word, word]; pieces that see nothing do not count in the mean."""
         found = np.asarray(weights, np.float64)[..., : self.count]
         to = np.add.reduceat(found, self.starts, axis=-1)

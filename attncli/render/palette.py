@@ -152,7 +152,7 @@ def normalise(values: NDArray, how: str, *, low: float | None = None, high: floa
     return _between(found, least, most)
 
 
-def _between(found: NDArray, least: Any, most: Any) -> NDArray:
+def _between(found: NDArray, least: NDArray | float, most: NDArray | float) -> NDArray:
     extent = np.asarray(most - least, np.float64)
     usable = np.isfinite(extent) & (extent > 0)
     scaled = (found - np.where(usable, least, 0.0)) / np.where(usable, extent, 1.0)

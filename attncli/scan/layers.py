@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,7 +14,7 @@ from attncli.analysis.measure import Tally
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_consumers import Watch
 from attncli.analysis.row_facts import About
-from attncli.analysis.visible_keys import Floats
+from attncli.analysis.visible_keys import Floats, Ints
 from attncli.analysis.words import merged_words
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
@@ -32,7 +31,7 @@ HELD = 16 * 2**20
 """Bytes of coefficients of texts' lengths that are held."""
 STAGES = frozenset({"weights", "entropy"})
 
-Seen = Callable[[int, Array | None, Floats, Floats, Any, Any], None]
+Seen = Callable[[int, Array | None, Floats, Floats, Ints, Floats], None]
 """Told each layer's number, weights [text, head, query, key] (None where they went by in blocks), value and norm
 [text, head, metric], rows [metric], baseline [text, metric]."""
 

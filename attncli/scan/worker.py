@@ -161,7 +161,7 @@ class Worker:
                 if links is not None:
                     links.add(at, found, names, lambda text, token: batch[text].tokens[token].text)
 
-        def see(layer: int, weights: Array | None, sums: Floats, norms: Floats, counted: Any, even: Any) -> None:
+        def see(layer: int, weights: Array | None, sums: Floats, norms: Floats, counted: Ints, even: Floats) -> None:
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
             metrics = len(self.plan.metrics)
             count = heads.stop - heads.start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, assert_never
+from typing import ClassVar, Literal, TypeAlias, assert_never
 
 import numpy as np
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from attncli.analysis.effects.places import Chosen, attentions
 from attncli.analysis.effects.sweep import Change, Joint, Numbers, Text
+from attncli.arrays.backend import Array
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.block import run_block
@@ -167,13 +168,12 @@ def random_directions(layer: int, kind: Kind, head: int, own: Numbers, other: Nu
     return found.astype(own.dtype)
 
 
-def mixed_of(text: Text) -> tuple[dict[tuple[int, Kind], Numbers], Any]:
+def mixed_of(text: Text) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
     """What every head mixes in a text, and what leaves its last layer, [token, width]."""
     found: dict[tuple[int, Kind], Numbers] = {}
-    after: Any = None
     spec, store, backend = text.model.spec, text.model.store, text.backend
-    hidden = store.embed(backend, text.tokens)
-    for trace in through(spec, store, backend, hidden, text.context(), range(len(spec.blocks))):
+    after = store.embed(backend, text.tokens)
+    for trace in through(spec, store, backend, after, text.context(), range(len(spec.blocks))):
         for kind, _ in attentions(spec.blocks[trace.layer]):
             found[trace.layer, kind] = backend.numpy(of_kind(trace, kind).stages["mixed"])
         after = trace.after
