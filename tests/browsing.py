@@ -29,7 +29,7 @@ class Opened:
         """What a function gives in the page."""
         return self.page.evaluate(script, given)
 
-    def until(self, script: str, given: Any = None, *, seconds: float = 20) -> Any:
+    def until(self, script: str, given: Any = None, *, seconds: float = 60) -> Any:
         """What a function gives in the page, once that is something."""
         end = time.monotonic() + seconds
         while True:

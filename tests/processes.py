@@ -81,12 +81,12 @@ def start(command: Sequence[str], variables: Mapping[str, str] | None = None, **
 def finish(
     command: Sequence[str], variables: Mapping[str, str] | None = None, *, given: bytes | None = None, **how: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, a minute at most. given: what its standard input holds."""
+    """Run a command to its end, four minutes at most. given: what its standard input holds."""
     if given is not None:
         how["stdin"] = subprocess.PIPE
     with start(command, variables, **how) as process:
         try:
-            out, err = process.communicate(given, timeout=60)
+            out, err = process.communicate(given, timeout=240)
         except BaseException:
             process.kill()
             raise

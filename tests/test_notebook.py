@@ -39,7 +39,7 @@ def test_a_notebook_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(attncli.__file__).parents[1])]))
     monkeypatch.setenv("JUPYTER_PATH", str(Path(nbconvert.__file__).parents[4] / "share" / "jupyter"))
     note = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    nbclient.NotebookClient(note, timeout=60, kernel_name="python3").execute()
+    nbclient.NotebookClient(note, timeout=240, kernel_name="python3").execute()
     shown = [cell.outputs[-1].data for cell in note.cells[1:]]
     assert all("<" in one["text/plain"] and "iframe" in one["text/html"] for one in shown)
     assert json.dumps(shown)
@@ -54,7 +54,7 @@ def _frames_are_drawn(started: Any, file: Path) -> None:
     frames = [one for one in window.frames if one is not window.main_frame]
     assert len(frames) == 2
     for frame in frames:
-        for _ in range(200):
+        for _ in range(1200):
             if frame.evaluate("() => document.querySelectorAll('#grid .tile canvas').length"):
                 break
             window.wait_for_timeout(50)

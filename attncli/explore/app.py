@@ -163,6 +163,8 @@ class Explorer(App[None]):
         self.line.value = text if re.fullmatch(INERT, text) else safe(text)
         self.line.placeholder = say(self.view, f"explore.ask.{question}")
         self.line.cursor_position = len(self.line.value)
+        if question == "search":  # another pair takes the place of the chosen one
+            self.line.select_all()
         self.line.display = True
         self.line.focus()
 

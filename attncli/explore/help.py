@@ -16,8 +16,8 @@ from attncli.render.safe import cells, pad
 from attncli.render.view import View
 
 ARROWS = ("left", "right", "up", "down", "pageup", "pagedown", "home", "end")
-COLUMN = 36
-"""Cells of a column of keys."""
+MOST, GAP = 3, 2
+"""Columns of keys, at most, and cells between them."""
 
 
 def help_page(state: State, view: View, width: int, height: int) -> Pane:
@@ -34,23 +34,30 @@ def help_page(state: State, view: View, width: int, height: int) -> Pane:
     ]
     block = stack(blocks)
     top = min(state.top, max(len(block.rows) - height, 0))
-    return Pane(block.rows[top : top + height])
+    shown = block.rows[top : top + height]
+    if (left := len(block.rows) - top - height) > 0 and height > 1:
+        shown = (*shown[:-1], *remark(say(view, "explore.why.left", left + 1), close).rows)
+    return Pane(shown)
 
 
 def _keys(state: State, view: View, width: int) -> Lines:
     arrows = "arrows" if view.ascii else "← ↑ ↓ →"
     told = [(arrows, say(view, f"explore.key.arrows.{state.focus}"))]
     told += [(_written(key, view), say(view, f"explore.key.{key.does}")) for key in KEYS if key.does not in ARROWS]
-    name = max(cells(shown) for shown, _ in told) + 2
-    count = max(min(width // COLUMN, 3), 1)
-    column = width // count
-    down = -(-len(told) // count)
+    name = max(cells(shown) for shown, _ in told) + GAP
+    texts = [(shown, spell(does, ascii=view.ascii)) for shown, does in told]
+    for count in range(MOST, 0, -1):
+        down = -(-len(texts) // count)
+        columns = [texts[first : first + down] for first in range(0, len(texts), down)]
+        widths = [name + max(cells(text) for _, text in column) + GAP for column in columns]
+        if sum(widths) - GAP <= width:
+            break
     rows: list[Line] = []
     for at in range(down):
         row: list[tuple[str, str]] = []
-        for shown, does in told[at::down]:
-            text = spell(does, ascii=view.ascii)
-            row += [(pad(shown, name), accent(view) or "bold"), (pad(text, max(column - name, 1)), "")]
+        for column, wide in zip(columns, widths, strict=True):
+            for shown, text in column[at : at + 1]:
+                row += [(pad(shown, name), accent(view) or "bold"), (pad(text, wide - name), "")]
         rows.append(tuple(row))
     return Lines(tuple(rows))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,9 +97,11 @@ def test_search_ranks_the_heads_and_walks_through_them() -> None:
     assert walked("slash", "escape").sight == "matrix"
     typed = walked("slash", *["backspace"] * 20, "=on humpty", "enter")
     assert (typed.query, typed.key, typed.sight) == (3, 0, "search")
+    over = walked("slash", "=on humpty", "enter")  # what is typed takes the place of the pair that stood there
+    assert (over.query, over.key, over.sight) == (3, 0, "search")
     again = pressed("a b a b", "slash", "enter", start=State(query=3, key=2))[0].walk.state
     assert (again.query, again.key) == (3, 2)
-    app, text = pressed(SENTENCE, "slash", "=x", "enter", start=START)
+    app, text = pressed(SENTENCE, "slash", "=on x", "enter", start=START)
     assert "no token" in shown(text, "no token")
     assert app.question is not None
 
@@ -205,6 +208,10 @@ def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
         assert any(f" {key.shown} " in line for line in text), key
     _, text = pressed(SENTENCE, "f1", "down", "down", start=START)
     assert "Each row is" not in "".join(text)
+    for size in ((80, 24), (100, 30), (120, 44), (250, 80)):
+        _, text = pressed(SENTENCE, "tab", "question_mark", start=START, size=size)
+        assert re.search("another word, cell, step or row(  | *$)", shown(text, "step or row").rstrip()), size
+        assert ("more lines" in "".join(text)) == (size[1] < 30), size
     assert walked("question_mark", "question_mark", "right").head == 4
     assert walked("question_mark", "right").head == 4
     assert walked("question_mark", "escape") == START

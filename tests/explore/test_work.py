@@ -43,8 +43,8 @@ def halting(go_on: Event, stopped: Event) -> Saved:
 
 
 async def until(there: Callable[[], bool]) -> None:
-    """Wait until something is there, ten seconds at most."""
-    for _ in range(1000):
+    """Wait until something is there, a minute at most."""
+    for _ in range(6000):
         if there():
             return
         await asyncio.sleep(0.01)

@@ -75,6 +75,16 @@ def workers_of(folder: Path) -> list[int]:
     return found
 
 
+def gone(folder: Path) -> bool:
+    """Whether all workers of a scan end, as they do once their pipe has; a busy machine may take its time."""
+    end = time.monotonic() + 60
+    while left := workers_of(folder):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return not left
+
+
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 @pytest.mark.thorough
 def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path, reference):
@@ -85,7 +95,7 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
         command = [sys.executable, "-c", STARTED, str(folder), str(encoder)]
         process = start(command, start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)
         wanted = sum(is_done(folder, shard) for shard in range(SHARDS)) + 1
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while sum(is_done(folder, shard) for shard in range(SHARDS)) < wanted and process.poll() is None:
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -97,8 +107,7 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
         elif alive:
             os.kill(drawn.choice(alive), signal.SIGKILL)
             process.wait(timeout=120)
-        time.sleep(0.5)
-        assert workers_of(folder) == [] or process.poll() is None
+        assert gone(folder)
         for shard in range(SHARDS):
             if is_done(folder, shard):
                 load(folder, shard)
@@ -111,18 +120,19 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
 
 
 def test_a_signal_leaves_neither_workers_nor_half_written_files(encoder, corpus, tmp_path):
-    folder = tmp_path / "out"
-    process = start(attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1"))
-    end = time.monotonic() + 60
-    while not (folder / "plan.json").exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert (*process.communicate(timeout=60), process.returncode) == (b"", b"", 143)
-    time.sleep(0.2)  # a worker whose pipe has ended ends at once
-    assert workers_of(folder) == []
+    for folder in (tmp_path / str(attempt) for attempt in range(5)):
+        process = start(attn("scan", str(encoder), str(corpus), "-o", str(folder), "--workers", "1"))
+        end = time.monotonic() + 180
+        while not (folder / "plan.json").exists() and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=180)
+        assert gone(folder)
+        if process.returncode:  # else it was done before it was told to end
+            break
+    assert (out, err, process.returncode) == (b"", b"", 143)
     assert not [path for path in folder.rglob("*") if "tmp" in path.name or path.suffix == ".log"]
 
 

@@ -41,7 +41,7 @@ ENGLISH = {
     "explore.key.why": "derivation",
     "explore.key.search": "search a link",
     "explore.key.difference": "difference of two heads",
-    "explore.key.effects": "effect; again: of every head",
+    "explore.key.effects": "effect; again: every head",
     "explore.key.scale": "next colour scale",
     "explore.key.measure": "next number of the heads",
     "explore.key.near": "long text: nearer, all",

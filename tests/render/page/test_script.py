@@ -153,11 +153,13 @@ def test_both_languages_say_the_same() -> None:
 
 
 class Late(BaseHTTPRequestHandler):
-    """Gives the page, and an image that comes two seconds later: until then Firefox takes no picture."""
+    """Gives the page, and an image that comes `seconds` later: until then Firefox takes no picture."""
+
+    seconds = 2.0
 
     def do_GET(self) -> None:
         if self.path == "/late":
-            time.sleep(2)
+            time.sleep(self.seconds)
         self.send_response(200)
         self.end_headers()
         late = '<img src="/late" alt=""></body>'
@@ -177,8 +179,12 @@ def test_firefox_draws_it(tmp_path: Path) -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/"
     told = ["--headless", "--profile", str(tmp_path), "--screenshot", str(picture)]
-    finish([firefox, *told, address], {"HOME": str(tmp_path)})
+    for Late.seconds in (2.0, 10.0, 40.0):  # a busy machine draws late, too
+        finish([firefox, *told, address], {"HOME": str(tmp_path)})
+        pixels = png(picture.read_bytes()).astype(int)
+        shades = len({tuple(one) for one in pixels[(pixels[..., 2] > pixels[..., 0] + 40)]})
+        if shades > 20:
+            break
     server.shutdown()
     server.server_close()
-    pixels = png(picture.read_bytes()).astype(int)
-    assert len({tuple(one) for one in pixels[(pixels[..., 2] > pixels[..., 0] + 40)]}) > 20  # shades of weights
+    assert shades > 20

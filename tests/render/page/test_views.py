@@ -103,9 +103,8 @@ def test_the_matrix_zooms_and_scales(window: Opened) -> None:
     before = window.value(seen)
     for key in ("+", "s", "s", "s", "0"):
         window.page.keyboard.press(key)
-        window.page.wait_for_timeout(150)
-    assert window.value("attn.state.scale") == "rest"
-    assert window.value(seen) != before
+    window.until("() => attn.state.scale === 'rest'")
+    window.until("(before) => document.querySelector('#view canvas.matrix').toDataURL().length !== before", before)
 
 
 def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Opened) -> None:
