@@ -152,7 +152,7 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
         return sized(Pane(), width, height)
     rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
     if head.labels:
-        named = ("、" if view.lang == "zh" else ", ").join(label_name(one, view.lang) for one in head.labels)
+        named = say(view, "list").join(label_name(one, view.lang) for one in head.labels)
         rows[0] = (
             *rows[0],
             ("  " + cut(label(named, ascii=view.ascii), width, ascii=view.ascii), FAINT),

@@ -97,7 +97,7 @@ def answer(state: State, held: Held, view: View, width: int, height: int) -> Pan
         told.append(not_learned(model, view))
     close, rows = replace(view, width=width), Lines()
     for count in range(1, len(told) + 1):
-        said = ("" if view.lang == "zh" and not view.ascii else " ").join(one for one in told[:count] if one)
+        said = say(view, "sentences").join(one for one in told[:count] if one)
         longer = remark(spell(said, ascii=view.ascii), close, style="")
         if count > 1 and len(longer.rows) > height:
             break

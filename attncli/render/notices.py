@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from attncli.render.lines import Lines, line, stack
+from attncli.render.phrases import say
 from attncli.render.phrases.translation import translated
 from attncli.render.prose import wrap
 from attncli.render.safe import cells, safe
@@ -15,7 +16,6 @@ STYLES = {"error": "bold red", "where": "bright_black", "expected": "bright_blac
 RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
 VALUE = r"[\w.:/*=-]*[\w*]"
 VALUES = re.compile(rf"{VALUE}((, or |, | or ){VALUE})*")
-NAMES = {"error": "错误", "where": "位置", "expected": "应为", "try": "可试"}
 
 
 def error_lines(told: Sequence[tuple[str, str]], view: View) -> Lines:
@@ -24,21 +24,22 @@ def error_lines(told: Sequence[tuple[str, str]], view: View) -> Lines:
     rows = []
     for name, value in told:
         if value:
-            shown = f"{NAMES[name]}：" if view.lang == "zh" else f"{name}: "
-            said = value if name == "where" else _told(value, view.lang)
-            rows.append(((shown, STYLES[name] if view.color else ""), (safe(said, ascii=view.ascii), "")))
+            said = value if name == "where" else _told(value, view)
+            rows.append(
+                ((say(view, f"notice.{name}"), STYLES[name] if view.color else ""), (safe(said, ascii=view.ascii), ""))
+            )
     return Lines(tuple(rows))
 
 
-def _told(text: str, lang: str) -> str:
+def _told(text: str, view: View) -> str:
     """What an error says; values to type and the ends of a range stay as they are, only what joins them is told."""
-    if lang == "en":
+    if view.lang == "en":
         return text
     if (ends := RANGE.fullmatch(text)) is not None:
-        return f"{'大于 ' if ends[1] else ''}{ends[2]} 到 {ends[3]}"
+        return say(view, "range.above" if ends[1] else "range", ends[2], ends[3])
     if VALUES.fullmatch(text):
-        return re.sub(r",? or ", " 或 ", text).replace(", ", "、")
-    return translated(text, lang)
+        return re.sub(r",? or ", say(view, "list.or"), text).replace(", ", say(view, "list"))
+    return translated(text, view.lang)
 
 
 def note_line(message: str, view: View) -> Lines:

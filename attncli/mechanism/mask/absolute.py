@@ -36,7 +36,7 @@ class Global(Mask, frozen=True):
         return f"{who} every key and {'is' if one else 'are'} seen by every query; nothing else is visible"
 
     def chinese(self) -> str:
-        return f"位置 {', '.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"
+        return f"位置 {'、'.join(map(str, self.tokens))} 能看到所有键，也被所有查询看到；其余不可见"
 
     def sees(self, pairs: Pairs) -> Array:
         return self._among(pairs.i) | self._among(pairs.j)

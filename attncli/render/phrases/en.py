@@ -11,6 +11,18 @@ PHRASES = {
     **effects.ENGLISH,
     **explore.ENGLISH,
     **layer_topics.ENGLISH,
+    # what joins words and sentences, and what an error's lines begin with
+    "list": ", ",
+    "list.or": " or ",
+    "sentences": " ",
+    "range": "{0} to {1}",
+    "range.above": "above {0} to {1}",
+    "notice.error": "error: ",
+    "notice.where": "where: ",
+    "notice.expected": "expected: ",
+    "notice.try": "try: ",
+    "metrics.answer": "{0} metrics: attn explain metric NAME tells the formula, the range and an example of one.",
+    "metrics.brief": "{0} metrics: {1}.",
     # the derivation
     "text.number": "text {0}",
     "place": "layer {0} head {1} · query {2} {3}",

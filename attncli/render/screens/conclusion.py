@@ -186,7 +186,7 @@ def models_answer(document: ModelsDocument, view: View) -> Lines:
     """The answer of an `attn.models/1` document: how many families run, and which aliases need no download."""
     here = [safe(alias.name, ascii=view.ascii) for alias in document.aliases if alias.here is not None]
     told = [say(view, "answer.models", len(document.families))]
-    named = say(view, "answer.models.and").join(here[:NAMED])
+    named = say(view, "list").join(here[:NAMED])
     told.append(say(view, "answer.models.here", len(here), len(document.aliases), named) if here else "")
     return _said(told, view)
 

@@ -18,6 +18,7 @@ from attncli.render.lines import BLANK, Lines, finished, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
+from attncli.render.phrases import say
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label
 from attncli.render.screen_parts import PARTS_OF
@@ -46,11 +47,8 @@ SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
 
 
 def heads_screen(document: HeadsDocument, view: View) -> Lines:
-    """The whole screen for an `attn.heads/1` document.
-
-    `average` is the table of the averaged heads, `weights` the table of each head, `links` each
-    head's strongest link with a bar.
-    """
+    """The whole screen for an `attn.heads/1` document. `average` is the table of the averaged heads, `weights` the
+    table of each head, `links` each head's strongest link with a bar."""
     many = len(document.heads) > MANY
     deep = not view.full and len({head.layer for head in document.heads}) > 1
     by_default = DEFAULT - ({"maps"} if many else set()) - ({"tokens"} if deep else set())
@@ -197,7 +195,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
             str(head.head),
             *(_number(head.metrics.get(name), view) for name in names),
             _link(head.top_link, texts, view),
-            ("、" if view.lang == "zh" else ", ").join(label_name(one, view.lang) for one in head.labels or ()),
+            say(view, "list").join(label_name(one, view.lang) for one in head.labels or ()),
         ]
         for head in heads
     ]

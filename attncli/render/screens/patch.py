@@ -84,7 +84,7 @@ def told(document: PatchDocument, view: View) -> list[str]:
     ]
     measured = say(view, f"patch.measure.{document.measure}", *names)
     every = len(document.places) == len(document.tokens)
-    there = ", ".join(label(document.tokens[at].text, ascii=view.ascii) for at in document.places)
+    there = say(view, "list").join(label(document.tokens[at].text, ascii=view.ascii) for at in document.places)
     found = [say(view, "patch.at.all" if every else "patch.at", there, measured)]
     if document.effects:
         first = document.effects[0]
