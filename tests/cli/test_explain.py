@@ -214,15 +214,3 @@ def test_words_without_their_quotes_are_put_into_them() -> None:
     answer = ask("explain", "humpty", "dumpty", "sat")
     assert answer.code == 2
     assert "try: attn explain 'humpty dumpty sat'" in answer.err
-
-
-def test_bare_metric_lists_every_metric_and_briefly_their_names() -> None:
-    from attncli.analysis.metrics import METRICS
-
-    whole, brief = (ask("explain", "metric", *more, width=200).out for more in ((), ("--brief",)))
-    assert [line.split()[0] for line in whole.split("\n\n")[0].splitlines()[1:]] == list(METRICS)
-    assert whole.endswith(
-        f"{len(METRICS)} metrics: attn explain metric NAME tells the formula, the range and an example of one.\n"
-    )
-    assert brief.replace("\n", " ") == f"{len(METRICS)} metrics: {', '.join(METRICS)}. "
-    assert f"{len(METRICS)} 个指标：entropy、" in ask("explain", "metric", "--brief", "--lang", "zh").out

@@ -9,7 +9,8 @@ from asking import ask
 from render import documents
 from render.shown import loose
 
-from attncli.render.screens.answer import find_answer, heads_answer, run_answer
+from attncli.render.screens.answer import find_answer, run_answer
+from attncli.render.screens.heads_answer import heads_answer
 from attncli.render.view import View
 
 WIDE = View(width=200)
@@ -290,3 +291,19 @@ def test_a_padded_batch_is_answered_with_what_padding_gets() -> None:
     told = ask("explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200).out
     assert "Of the 2 texts padded to 4 tokens no weight falls on padding" in told
     assert "padded" not in ask("explain", "mask", "the cat", "--brief", width=200).out
+
+
+@pytest.mark.parametrize("more", [(), ("--top", "1")])
+def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[str, ...]) -> None:
+    asked = (SAID, "--mask", "causal", "--num-heads", "2")
+    heads = ask("run", *asked, "--json").json["layers"][0]["heads"]
+    strongest = max(max(row) for head in heads for row in head["weights"][1:])
+    told = ask("run", *asked, *more, "--brief", width=200).out
+    assert f"with {strongest:.0%}".replace("%", " %") in told
+    assert 'The strongest link: "the" looks at "the"' not in told
+    assert "with 100 %" in ask("run", "the", "--brief").out
+    captured = ask("tensors", "sample_inputs/captured.safetensors", "--mask", "causal", "--brief").out
+    assert "query 0 looks" not in captured
+    heads = ask("heads", SAID, "--mask", "causal", "--brief").out
+    assert "see a single key" in heads
+    assert '"the" looks at "the" with 100 %' not in heads

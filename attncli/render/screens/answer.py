@@ -23,14 +23,11 @@ from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.find import FindDocument
-    from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
     from attncli.analysis.documents.parts import Header, ModelPart
     from attncli.analysis.documents.run import RunDocument, RunHead
 
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
-HALF = 0.5
-"""More than this share is most of a head's weight."""
 EVEN = 1.5
 """A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
 
@@ -57,8 +54,10 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         shares, chosen = _from_query(document, queries[0], looks), frozenset(queries)
         told += _about(document, queries[0], looks, view)
     else:
-        shares, chosen = _received(document, looks), frozenset(look.query for look in looks[:1])
-        told += [_link(document, looks[0], view)] if looks else []
+        link = _of_choice(document, looks)
+        shares, chosen = _received(document, looks), frozenset(() if link is None else (link.query,))
+        told += [] if link is None else [_link(document, link, view)]
+        told += [say(view, "answer.link.choice")] if link is not None and link.weight < looks[0].weight else []
     told += [say(view, "answer.links.none")] if tokens and not told and left_out(document) else []
     told += [not_learned(document.model, view)]
     return stack(
@@ -84,6 +83,23 @@ def strongest(document: RunDocument) -> list[Look]:
     found = [Look(link.query, link.key, link.weight, entry.layer, entry.head) for entry, link in entries]
     found += [Look(link.query, link.key, link.weight, link.layer, link.head) for link in document.links]
     return sorted(dict.fromkeys(found), key=lambda look: (-look.weight, look.layer, look.head, look.query, look.key))
+
+
+def _of_choice(document: RunDocument, looks: Sequence[Look]) -> Look | None:
+    """The strongest link of a query that sees several keys: one that sees a single key has no choice. Else the
+    strongest of all."""
+    scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
+    if scores is None or not looks:
+        return next(iter(looks), None)
+    free = np.isfinite(as_matrix(scores)).sum(axis=1) > 1
+    held = [look for look in looks if free[look.query]][:1]
+    for layer in [] if held else document.layers:
+        for head in layer.heads:
+            if head.weights is not UNSET and free.any():
+                weights = np.where(free[:, None], np.nan_to_num(as_matrix(head.weights)), 0.0)
+                query, key = np.unravel_index(int(weights.argmax()), weights.shape)
+                held.append(Look(int(query), int(key), float(weights.max()), layer.layer, head.head))
+    return max(held, key=lambda look: look.weight, default=looks[0])
 
 
 def _heads(document: RunDocument) -> list[RunHead]:
@@ -122,7 +138,7 @@ def _most(looks: Sequence[Look], count: int) -> list[float | None]:
 def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
     several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.overview or ()) > 1
-    asked = _text(document, query, view)
+    asked = quoted_token(document, query, view)
     mine = [look for look in looks if look.query == query]
     average = document.average
     if not mine:
@@ -131,21 +147,21 @@ def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View)
     first = mine[0]
     seen = _visible(document, query)
     if first.weight < EVEN / max(seen, 1):
-        return [say(view, "answer.even", asked, _number(first.weight, view), _number(1 / seen, view))]
+        return [say(view, "answer.even", asked, rounded(first.weight, view), rounded(1 / seen, view))]
     second = next((look for look in mine if look.key != first.key and look.weight >= SECOND * first.weight), None)
     said = [_looks(document, asked, first, second, several, view)]
     if several and average is not UNSET:
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens):
-            said.append(say(view, "answer.rests", _text(document, top, view), _number(average[top], view)))
+            said.append(say(view, "answer.rests", quoted_token(document, top, view), rounded(average[top], view)))
     return said
 
 
 def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, several: bool, view: View) -> str:
     def place(look: Look) -> tuple[object, ...]:
         where = (look.layer, look.head) if several else ()
-        number = _number(look.weight, view) if several else _share(look.weight)
-        return (_text(document, look.key, view), number, *where)
+        number = rounded(look.weight, view) if several else percent(look.weight)
+        return (quoted_token(document, look.key, view), number, *where)
 
     kind = "heads" if several else "one"
     if second is None:
@@ -155,7 +171,7 @@ def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, 
 
 def _link(document: RunDocument, look: Look, view: View) -> str:
     several = len(document.overview or _heads(document)) > 1
-    ends = (_text(document, look.query, view), _text(document, look.key, view), _share(look.weight))
+    ends = (quoted_token(document, look.query, view), quoted_token(document, look.key, view), percent(look.weight))
     place = (look.layer, look.head) if several else ()
     return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, *place)
 
@@ -181,92 +197,33 @@ def not_learned(model: ModelPart, view: View) -> str:
             return ""
 
 
-def _text(document: Header, index: int, view: View) -> str:
+def quoted_token(document: Header, index: int, view: View) -> str:
+    """A token in the quotes of the language; a learned key by its name."""
     tokens = document.tokens
     return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
 
 
-def _share(value: float) -> str:
+def percent(value: float) -> str:
+    """A share in whole percents."""
     return f"{value:.0%}".replace("%", " %")
 
 
-def _number(value: float, view: View) -> str:
+def rounded(value: float, view: View) -> str:
+    """A number with the view's digits."""
     return f"{value:.{view.precision}f}"
-
-
-def heads_answer(document: HeadsDocument, view: View) -> Lines:
-    """The answer of an `attn.heads/1` document: where heads rest, who looks at a neighbour, the strongest link."""
-    told = [*_resting(document, view), *_positional(document, view)]
-    links = [(head, head.top_link) for head in document.heads if head.top_link]
-    if links:
-        head, link = max(links, key=lambda each: each[1].weight)
-        ends = (_text(document, link.query, view), _text(document, link.key, view), _share(link.weight))
-        told.append(say(view, "answer.link.heads", *ends, head.layer, head.head))
-    told.append(not_learned(document.model, view))
-    shares = _attended(document)
-    shaded = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
-    tint = remark(say(view, "answer.tint") if shares else "", view)
-    return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
-
-
-def _attended(document: HeadsDocument) -> list[float | None]:
-    """What each word gets of all heads' weights, above an even share; special tokens are left out. Empty if unknown."""
-    average = document.average.weights if document.average else None
-    tokens = document.tokens
-    if average is None:
-        return []
-    got = np.nan_to_num(as_matrix(average))[:, : len(tokens)].mean(axis=0)
-    plain = np.array([not token.special for token in tokens])
-    if not plain.any():
-        return []
-    above = np.where(plain, got - got[plain].mean(), 0.0)
-    greatest = float(above.max())
-    return [float(value) / greatest if greatest > 0 else 0.0 for value in above]
-
-
-def _resting(document: HeadsDocument, view: View) -> list[str]:
-    """How many heads keep more than half of their weight on one and the same key."""
-    held = [head for head in document.heads if head.weights is not UNSET]
-    if len(held) < 2:
-        return []
-    rests: dict[int, int] = {}
-    for head in held:
-        got = np.nan_to_num(as_matrix(head.weights)).mean(axis=0)
-        if got.max(initial=0.0) > HALF:
-            rests[int(got.argmax())] = rests.get(int(got.argmax()), 0) + 1
-    if not rests:
-        return []
-    key = max(rests, key=lambda at: (rests[at], -at))
-    return [say(view, "answer.heads.rests", rests[key], len(held), _text(document, key, view))]
-
-
-def _positional(document: HeadsDocument, view: View) -> list[str]:
-    """The head that looks most at the previous word, the next, the word itself, where that is most of its weight."""
-    told = []
-    for name in ("previous", "next", "self"):
-        held = [(_metric(head, name), head) for head in document.heads]
-        if held and max(value for value, _ in held) > HALF:
-            value, head = max(held, key=lambda each: each[0])
-            told.append(say(view, f"answer.heads.{name}", head.layer, head.head, _number(value, view)))
-    return told
-
-
-def _metric(head: HeadMetrics, name: str) -> float:
-    found = head.metrics.get(name)
-    return 0.0 if found is None or found.value is None else float(found.value)
 
 
 def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
     found = document.heads
-    asked, key = (_text(document, at, view) for at in (document.query, document.key))
+    asked, key = (quoted_token(document, at, view) for at in (document.query, document.key))
     visible = [head for head in found if head.rank is not None]
     if not visible:
         return remark(say(view, "answer.find.hidden", asked, key) if found else "", view, style="")
     first, *others = sorted(visible, key=lambda head: (-head.weight, head.layer, head.head))
     shares: list[float | None] = [0.0] * len(document.tokens)
     shares[document.key] = first.weight
-    place = (first.layer, first.head, _share(first.weight))
+    place = (first.layer, first.head, percent(first.weight))
     told = say(
         view,
         "answer.find" if others else "answer.find.one",

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+import numpy as np
+from msgspec import UNSET
+
 from attncli.inputs.word_breaks import words
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
+from attncli.render.matrix import as_matrix
 from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.safe import label, safe
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.models import ModelsDocument
     from attncli.analysis.documents.parts import TokenRow
     from attncli.analysis.documents.run import RunDocument
-    from attncli.analysis.documents.tensors import TensorsDocument
+    from attncli.analysis.documents.tensors import CapturedLink, TensorsDocument
     from attncli.analysis.documents.tokens import TokensDocument
     from attncli.analysis.documents.weights import WeightsDocument
 
@@ -54,14 +58,24 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
 
 
 def tensors_answer(document: TensorsDocument, view: View) -> Lines:
-    """The answer of an `attn.tensors/1` document: the strongest link, by positions."""
+    """The answer of an `attn.tensors/1` document: the strongest link, by positions; of a query that sees several keys
+    where there is one."""
     if not document.links:
         return Lines()
-    link = document.links[0]
+    link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
     several = document.model.heads > 1
     name = "answer.tensors.heads" if several else "answer.tensors"
     place = (link.head,) if several else ()
-    return _said([say(view, name, link.query, link.key, _share(link.weight), *place)], view)
+    told = [say(view, name, link.query, link.key, _share(link.weight), *place)]
+    told += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
+    return _said(told, view)
+
+
+def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
+    """Whether the link's query sees more than one key; so, where no scores tell it."""
+    heads = next((entry.heads for entry in document.batch if entry.index == link.index), [])
+    scores = next((head.scores for head in heads if head.head == link.head), UNSET)
+    return scores is UNSET or int(np.isfinite(as_matrix(scores)[link.query]).sum()) > 1
 
 
 def compare_answer(document: CompareDocument, view: View) -> Lines:

@@ -23,9 +23,9 @@ from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.across import ACROSS, across_part
-from attncli.render.screens.answer import heads_answer
 from attncli.render.screens.grid import grid_part, stated
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.heads_answer import heads_answer
 from attncli.render.screens.heads_table import heads_rows as heads_rows
 from attncli.render.screens.heads_table import metric_value
 from attncli.render.tables import table

@@ -14,7 +14,7 @@ from attncli.render.lines import Lines, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.answer import not_learned
-from attncli.render.sentence import sentence, words
+from attncli.render.screens.shading import shaded
 from attncli.render.sums import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
@@ -95,7 +95,7 @@ def explain_answer(document: AttentionTopic, view: View) -> Lines:
     tokens, query = document.tokens, document.query
     softmax = document.step(SoftmaxRow)
     weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
-    shown = sentence(words(document.text, tokens, weights, frozenset({query})), view)
+    shown = shaded(document.text, tokens, weights, view, query=query, tint="answer.tint.row")
     asked, best = _quoted(tokens, query, view), int(np.argmax(weights))
     said = say(view, "answer.blind", asked)
     if weights[best] > 0:
