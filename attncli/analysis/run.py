@@ -103,7 +103,7 @@ def cost_of(
         wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
         wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
         numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
-        squares = _squares(attention) if everything else 2
+        squares = _squares(attention) if everything else 2 if wanted.matrices else 1
         # what is saved is there twice while it is written
         held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
         most = max(most, attention.heads * count * count * squares)
@@ -178,9 +178,10 @@ def run_document(
     )
     traces: Iterable[LayerTrace] = () if batched is None else batched.traces
     if batched is None:
-        keep: Sequence[str] = SQUARE if wanted.stages or see is not None else STAGES
-        if long is not None and wanted.query is None:
-            keep = ("weights",)  # scores that are kept could not be overwritten
+        # scores that are kept could not be overwritten
+        scores = wanted.matrices if long is None else wanted.query is not None
+        keep: Sequence[str] = STAGES if scores else ("weights",)
+        keep = SQUARE if wanted.stages or see is not None else keep
         watch = None if long is None else long.see
         traces = (recording or model).trace(
             tokens, layers=wanted.layers, heads=wanted.heads, keep=keep, rows=rows, see=watch
