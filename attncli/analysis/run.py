@@ -103,7 +103,9 @@ def cost_of(
         wide = shown * (heads * attention.v_dim * (1 + 2 * wanted.stages) + spec.d_model * (1 + 3 * wanted.stages))
         wide += count * (2 * heads * attention.v_dim + spec.d_model) * wanted.stages  # k, v and hidden are whole
         numbers += (heads * shown * count * (2 + len(SQUARE) * wanted.stages) + wide) * wanted.matrices
-        squares = _squares(attention) if everything else 2
+        # a bias by position is as large as what it is added to
+        least = 2 if wanted.matrices else 1 + isinstance(attention.position, ADDED)
+        squares = _squares(attention) if everything else least
         # what is saved is there twice while it is written
         held += heads * count * squares * (2 * count * saved or shown * wanted.matrices)
         most = max(most, attention.heads * count * count * squares)
