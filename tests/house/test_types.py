@@ -16,6 +16,7 @@ import numpy as np
 
 import attncli
 from attncli import AttentionTrace, AttnError
+from attncli.metrics import entropy, measure
 
 Array = np.ndarray[Any, Any]
 q = np.ones((2, 3, 4))
@@ -24,6 +25,8 @@ assert_type(found, AttentionTrace[Array])
 assert_type(found.weights, Array)
 assert_type(found.empty_rows, Array)
 rows: list[float] = found.weights.sum(-1)[0].tolist()
+assert_type(entropy(found.weights, [[True] * 3] * 3), np.ndarray[Any, np.dtype[np.float64]])
+spread: list[float] = measure(found.weights, metrics=["entropy"])["entropy"].value.tolist()
 
 try:
     model = attncli.load(seed=0)
@@ -44,6 +47,8 @@ WRONG = {
     "attncli.attention(q, q, q).wieghts": "has no attribute",
     "next(attncli.load(seed=0).trace('a')).stages['q'].sgape": "has no attribute",
     "attncli.nothing": "has no attribute",
+    "attncli.metrics.entropy(q, special=1)": "incompatible type",
+    "attncli.metrics.entropy(q).valeu": "has no attribute",
 }
 
 
