@@ -12,6 +12,7 @@ from attncli.analysis.document import header, notes
 from attncli.analysis.documents.ablate import AblateDocument, EffectRow
 from attncli.analysis.documents.effects import LinkPlace, Looks, Measures, TokenPlace, VectorChange
 from attncli.analysis.effects.ablation import Effect, Removal, ranked, remove
+from attncli.analysis.effects.changes import Link
 from attncli.analysis.effects.measures import Asked
 from attncli.analysis.target import target_token
 from attncli.inputs.token import Token
@@ -40,7 +41,7 @@ def ablate_document(
         every=asked.every,
         position=asked.position if predicts else None,
         target=target_token(model, found.target) if about and found.target is not None else None,
-        link=None if removal.link is None else LinkPlace(query=_one(removal.link.queries), key=_one(removal.link.keys)),
+        link=None if removal.link is None else _cut(removal.link, model),
         effects=[_row(found.effects[at]) for at in ranked(found.effects)],
         together=Measures(**measured(found.together)),
         warnings=notes(model),
@@ -50,6 +51,14 @@ def ablate_document(
 def place_of(at: Sequence[int]) -> TokenPlace:
     """A token, or a span."""
     return TokenPlace(token=at[0], last=UNSET if len(at) == 1 else at[-1])
+
+
+def _cut(link: Link, model: Model) -> LinkPlace:
+    query, key = _one(link.queries), _one(link.keys)
+    if link.kind == "self":
+        return LinkPlace(query=query, key=key)
+    text = " ".join(model.source[key].text for key in link.keys) if model.source else UNSET
+    return LinkPlace(query=query, key=key, attention="cross", text=text)
 
 
 def _one(places: Sequence[int]) -> int | list[int]:

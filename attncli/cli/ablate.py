@@ -16,6 +16,7 @@ from attncli.cli.effect_options import MeasureOptions
 from attncli.cli.options import (
     MODEL,
     OUTPUT,
+    TEXT,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -72,6 +73,10 @@ class RemovalOptions:
     ] = False
     start: Annotated[str | None, meant(the.FROM, help="Cut a link: the token that looks.")] = None
     end: Annotated[str | None, meant(the.TO, help="Cut a link: the token that is looked at.")] = None
+    cross: Annotated[
+        bool,
+        option("--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT),
+    ] = False
     baseline: Annotated[
         str,
         option(
@@ -171,6 +176,8 @@ def check(asked: RemovalOptions) -> None:
         raise UsageError(f"--baseline is {asked.baseline!r}", expected=", ".join(BASELINES))
     if (asked.start is None) != (asked.end is None):
         raise UsageError("a link has two ends", expected="--from TOK and --to TOK", hint="--from it --to animal")
+    if asked.cross and asked.start is None:
+        raise UsageError("--cross is about a link, and none is cut", expected="--from TOK and --to TOK as well")
     if asked.start is not None and asked.by != "zero":
         raise UsageError(f"--by {asked.by} takes heads away, and --from --to cut a link", expected="one or the other")
     if asked.reference is not None and asked.reference_file is not None:
@@ -234,7 +241,7 @@ def _document(
     from attncli.cli.progress import progress
 
     tokens = request.tokens_of(model, text)
-    link = _link(environment, tokens, removal)
+    link = _link(environment, model, tokens, removal)
     query = None if measured.query is None else effect_options.span(environment, tokens, measured.query)
     asked = Asked(
         names,
@@ -256,14 +263,22 @@ def _document(
         )
 
 
-def _link(environment: Environment, tokens: list[Token], asked: RemovalOptions) -> Link | None:
+def _link(environment: Environment, model: Model, tokens: list[Token], asked: RemovalOptions) -> Link | None:
     from attncli.analysis.effects.changes import Link
 
     if asked.start is None or asked.end is None:
         return None
-    return Link(
-        effect_options.span(environment, tokens, asked.start), effect_options.span(environment, tokens, asked.end)
-    )
+    queries = effect_options.span(environment, tokens, asked.start)
+    if not asked.cross:
+        return Link(queries, effect_options.span(environment, tokens, asked.end))
+    if model.memory is None:
+        raise UsageError(
+            "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
+        )
+    from attncli.analysis.cross import states
+
+    read = model.source or states(model.memory.shape[-2])
+    return Link(queries, effect_options.span(environment, read, asked.end), "cross")
 
 
 app = command_app(ablate)

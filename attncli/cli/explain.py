@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,7 +13,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.explain_delivery import check_steps, give
-from attncli.cli.explain_options import TextOutput, one
+from attncli.cli.explain_options import ExplainOutput, TextOutput, one
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import (
@@ -25,6 +26,12 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.explain import ExplainDocument
+    from attncli.inputs.text import Text
+    from attncli.models.model import Model
+    from attncli.render.view import View
 
 ALIKE = 0.8
 """How like a topic's name a word must be to be taken for a slip."""
@@ -49,18 +56,42 @@ def text(
     matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
     read with --file or from a pipe.
     """
-    from attncli.analysis.derivation import derivation_document, derivation_shapes
-    from attncli.analysis.run import Wanted
-    from attncli.render.encoding import estimate_bytes
-    from attncli.render.screens.explain import PARTS
-    from attncli.render.screens.stages import PROJECTIONS
+    from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
     answer.check(output, environment, parts=PARTS, heeded=("max_output", "show"))
     how = answer.view(output, environment, parts=PARTS)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
-    found = request.one_text(environment, text)
+    one_only = output.json or output.svg is not None or output.step
+    asked = (loaded, model, compute, query, output, environment, how)
+    if one_only:
+        give(_document(request.one_text(environment, text), *asked), output, environment, how)
+        return
+
+    def documents() -> Iterator[ExplainDocument]:
+        for found in request.texts(environment, text):
+            with request.told_where(found):
+                yield _document(found, *asked)
+
+    answer.give(documents(), explain_screen, explain_rows, output, environment, how, several=text.lines)
+
+
+def _document(
+    found: Text,
+    loaded: Model,
+    model: ModelOptions,
+    compute: ComputeOptions,
+    query: str | None,
+    output: ExplainOutput,
+    environment: Environment,
+    how: View,
+) -> ExplainDocument:
+    from attncli.analysis.derivation import derivation_document, derivation_shapes
+    from attncli.analysis.run import Wanted
+    from attncli.render.encoding import estimate_bytes
+    from attncli.render.screens.stages import PROJECTIONS
+
     meant = _topic_like(found.text)
     if meant is not None:
         environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
@@ -72,8 +103,7 @@ def text(
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head], stages=True), compute, "a shorter text")
     weights = how.show is not None and bool(how.show & set(PROJECTIONS))
-    document = derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at, projections=weights)
-    give(document, output, environment, how)
+    return derivation_document(loaded, found.text, tokens, layer=layer, head=head, query=at, projections=weights)
 
 
 def _topic_like(word: str) -> str | None:

@@ -63,7 +63,7 @@ def one_text(environment: Environment, asked: TextOptions) -> Text:
         raise UsageError(
             "--lines gave more than one text, and this takes one",
             expected="one text",
-            hint="--ndjson in place of --json: one document a line",
+            hint="--ndjson in place of --json: one document a line" if "json" in environment.given else "",
         )
     return first
 

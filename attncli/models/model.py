@@ -51,7 +51,8 @@ class Model(Struct, frozen=True, eq=False):
 
     An encoder-decoder comes as its encoder; `decoder` gives the other side.
     warnings: what loading found odd, for every document made with it.
-    other: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width].
+    other: the store of the decoder side. memory: what a decoder's cross-attention looks at, [token, width];
+    source: the tokens that it comes from, none for captured states.
     ends: the ids at which a text that it continues ends; none where the checkpoint names none.
     """
 
@@ -63,6 +64,7 @@ class Model(Struct, frozen=True, eq=False):
     warnings: tuple[str, ...] = ()
     other: Store | None = None
     memory: Array | None = None
+    source: tuple[Token, ...] = ()
     ends: frozenset[int] = frozenset()
 
     @property
@@ -219,7 +221,8 @@ class Model(Struct, frozen=True, eq=False):
         (last,) = wide.trace(tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows)
         memory = wide.finish(last.after)
         tokenizer = Shifted(self.tokenizer, self.spec.decoder.start)
-        return replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None, memory=memory)
+        side = replace(self, spec=self.spec.decoder, store=self.other, tokenizer=tokenizer, other=None)
+        return replace(side, memory=memory, source=tuple(tokens))
 
     def reading(self, states: np.ndarray[Any, Any]) -> Model:
         """The decoder of a model over captured states of its encoder, [token, width]: as `decoder`, without the text

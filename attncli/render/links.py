@@ -82,7 +82,9 @@ def links(
         where = pad(located, widths[0]) + ("  " if widths[0] else "")
         ends = (pad(query, widths[1], "right"), ""), (arrow, FAINT), (pad(key, widths[2]), "")
         lines.append(((where, FAINT), *ends, (f"  {pad(number, digits, 'right')} ", "bold"), *barred(drawn)))
-    left = f"{len(shown)} of {len(found)} links shown; --top {len(found)} shows all" if len(shown) < len(found) else ""
+    left = ""
+    if len(shown) < len(found):
+        left = f"{len(shown)} of the {len(found)} strongest links shown; --top {len(found)} shows them"
     block = stack((top, Lines(tuple(lines)), remark(left, view)))
     return finished(block, view)
 

@@ -163,3 +163,10 @@ def test_maps_have_the_words_beside_them_and_weights_one_scale_from_0_to_1() -> 
     assert [row.split()[0] for row in shown[2:5]] == ["the", "cat", "sat"]
     assert "0.00 ···░░░▒▒▒▓▓▓████ 1.00" in shown
     assert all(len(row) <= 80 for row in shown)
+
+
+def test_no_column_of_two_texts_is_cut() -> None:
+    screen = ask("compare", "she ate ripe apples", "he ate ripe pears").out
+    row = next(line for line in screen.splitlines() if "max diff" in line)
+    assert row.split()[-5:] == ["error", "else", "A", "else", "B"]
+    assert "…" not in row

@@ -1,5 +1,6 @@
 """`attn explain`: the screen's numbers hold together, topics, languages, bad input."""
 
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -214,3 +215,15 @@ def test_words_without_their_quotes_are_put_into_them() -> None:
     answer = ask("explain", "humpty", "dumpty", "sat")
     assert answer.code == 2
     assert "try: attn explain 'humpty dumpty sat'" in answer.err
+
+
+def test_every_line_is_explained() -> None:
+    answer = ask("explain", "--lines", "--ndjson", stdin=b"a b\nc d e\n")
+    found = [json.loads(line)["text"] for line in answer.out.splitlines()]
+    assert (answer.code, found) == (0, ["a b", "c d e"])
+    alone = ask("explain", "a b", "--ndjson").out
+    assert answer.out.startswith(alone)
+    one = ask("explain", "--lines", "--json", stdin=b"a b\nc d e\n")
+    assert (one.code, "--ndjson in place of --json" in one.err) == (2, True)
+    drawn = ask("run", "--lines", "--figure", "x.svg", stdin=b"a b\nc d e\n")
+    assert (drawn.code, "--ndjson" in drawn.err) == (2, False)

@@ -223,3 +223,13 @@ def test_the_guide_is_turned_screen_by_screen_at_a_terminal_and_whole_elsewhere(
     assert rest == "\r\x1b[2K"
     everything = turned(*" " * 50)
     assert everything.replace("— any key for more, q ends —\r\x1b[2K", "") == whole
+
+
+def test_captured_batches_are_named_and_what_hides_keys_is_told() -> None:
+    file = str(Path(__file__).parents[2] / "sample_inputs" / "captured.npz")
+    document = ask("tensors", file, "--json").json
+    link = document["links"][0]
+    said = " ".join(ask("tensors", file, "--brief").out.split())
+    assert f"in batch {link['index'][0]} head {link['head']}." in said
+    assert document["warnings"] == ["keys are also hidden by key_lengths 7, 4"]
+    assert "keys are also hidden by key_lengths 2, 3" in ask("tensors", file, "--key-lengths", "2 3").out

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.mechanism.intervention import Interventions, KnockOut
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_inputs"
 
@@ -80,3 +81,52 @@ def test_whisper_reads_captured_states_and_nothing_else(tmp_path: Path) -> None:
     ):
         refused = ask(*told, *extra)
         assert (refused.code, what in refused.err) == (code, True), refused.err
+
+
+def test_a_link_to_the_text_that_is_read_is_cut(folder: Path) -> None:
+    text, source = "the cat sat", "the dog"
+    told = ("ablate", text, "--model", str(folder), "--source", source, "--cross", "--from", "cat", "--to", "dog")
+    document = ask(*told, "--json", "--dtype", "float64").json
+    queries, keys = (tuple(document["link"][end]) for end in ("query", "key"))
+    assert (queries, keys, document["link"]["text"]) == ((5, 6, 7), (3, 4, 5), "d o g")
+    decoder = attncli.load(folder, dtype="float64").decoder(source)
+
+    def vector(cut: Interventions) -> np.ndarray:
+        last = list(decoder.trace(text, interventions=cut))[-1]
+        return np.asarray(decoder.finish(last.after))[list(queries)].mean(0)
+
+    def turn(cut: Interventions) -> float:
+        a, b = vector({}), vector(cut)
+        return float(1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    layers, heads = len(decoder.spec.blocks), decoder.spec.blocks[0].cross.heads
+    found = {(one["layer"], one["head"]): one for one in document["effects"]}
+    assert {one["attention"] for one in document["effects"]} == {"cross"}
+    assert sorted(found) == [(layer, head) for layer in range(layers) for head in range(heads)]
+    for (layer, head), one in found.items():
+        expected = turn({(layer, "cross"): (KnockOut((head,), queries, keys),)})
+        assert one["vector"]["cosine"] == pytest.approx(expected, abs=1e-12)
+    everywhere = {(layer, "cross"): (KnockOut(tuple(range(heads)), queries, keys),) for layer in range(layers)}
+    assert document["together"]["vector"]["cosine"] == pytest.approx(turn(everywhere), abs=1e-12) != 0
+    screen = " ".join(ask(*told, "--baseline", "none").out.split())
+    assert "c a t no longer sees d o g" in screen
+    assert "the same for the heads" not in screen
+    other = ask(*told[:-4], "--from", "cat", "--to", "cat")
+    assert (other.code, "no token 'cat' in the text" in other.err) == (3, True)
+    for wrong in (
+        ("ablate", text, *told[6:]),
+        ("ablate", text, "--cross"),
+        ("ablate", text, "--from", "cat", "--to", "sat", "--cross"),
+    ):
+        assert ask(*wrong).code == 2
+
+
+def test_a_link_to_captured_states_is_cut_by_their_number(folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "states.npy", attncli.load(folder, dtype="float64").decoder("the dog").memory)
+    told = ("ablate", "the cat sat", "--model", str(folder), "--cross", "--from", "cat", "--json", "--dtype", "float64")
+    read = ask(*told, "--source", "the dog", "--to", "#3-5").json
+    captured = ask(*told, "--source-states", str(tmp_path / "states.npy"), "--to", "#3-5").json
+    assert "text" not in captured["link"]
+    assert captured["together"]["vector"]["cosine"] == pytest.approx(read["together"]["vector"]["cosine"], rel=1e-6)
+    told = (*told[:-3], "--source-states", str(tmp_path / "states.npy"), "--to", "s3")
+    assert "no longer sees s3" in " ".join(ask(*told).out.split())

@@ -212,7 +212,7 @@ def test_links_as_text() -> None:
         "links\n"
         "L5 H11  2 it → 1 animal  0.50 ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌\n"
         "L3 H1   2 it → 0 The     0.25 ▇▇▇▇▇▇▇▌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌\n"
-        "2 of 3 links shown; --top 3 shows all"
+        "2 of the 3 strongest links shown; --top 3 shows them"
     )
     assert links(found, ["The", "animal", "it"], View(width=60, ascii=True), place=layer_and_head).plain.isascii()
     assert links([], [], View(), place=None, title="links").plain == "links\n(none)"

@@ -79,6 +79,11 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
             for name in ("vector", "logprob", "kl"):
                 if (getattr(found, name) is UNSET) == (name in self.measures):
                     yield place, f"{name} is {'missing' if name in self.measures else 'not among the measures'}"
+        link = self.link
+        if link is not None and link.attention in (UNSET, "self"):
+            for key in link.key if isinstance(link.key, list) else [link.key]:
+                if key >= len(self.tokens):
+                    yield "link.key", f"there is no token {key}"
         for place, row in rows:
             if row.attention == "self" and row.looks is not None and row.looks.key >= len(self.tokens):
                 yield f"{place}.looks.key", f"there is no token {row.looks.key}"

@@ -66,7 +66,9 @@ class LinkPlace(Part, frozen=True, kw_only=True):
     """A link that was cut: every query to every key."""
 
     query: Annotated[list[Annotated[Count, at("token")]], says("The tokens that look.")] | Annotated[Count, at("token")]
-    key: Annotated[list[Annotated[Count, at("token")]], says("The tokens looked at.")] | Annotated[Count, at("token")]
+    key: Annotated[list[Count], says("The tokens looked at, of the other text where the link is `cross`.")] | Count
+    attention: AttentionKind | UnsetType = UNSET
+    text: Annotated[str | UnsetType, says("The keys' text, where it is the other text's.")] = UNSET
 
 
 class TargetToken(Part, frozen=True, kw_only=True):

@@ -247,4 +247,7 @@ ANALYSIS: dict[str, str] = {
     "this file has layers.{0}.q without {1}": "这个文件有 layers.{0}.q，却没有 {1}",
     "S + ln(1 + times) for keys of the first block": "首块的键为 S + ln(1 + 次数)",
     "attn ablate --measure vector needs none": "attn ablate --measure vector 不需要输出头",
+    "keys are also hidden by the file's array mask": "文件中的 mask 数组也隐藏键",
+    "keys are also hidden by key_lengths {0}": "key_lengths {0} 也隐藏键",
+    "keys are also hidden by key_lengths {0}{1}": "key_lengths {0}{1} 也隐藏键",
 }  # fmt: skip

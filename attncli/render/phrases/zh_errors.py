@@ -92,4 +92,8 @@ ERRORS: dict[str, str] = {
     "the embeddings have shape {0}, the text has {1} tokens and d_model is {2}": "嵌入的形状是 {0}，文本有 {1} 个词元，d_model 是 {2}",
     "a whole number": "整数",
     "a number": "数",
+    "--cross is about a link, and none is cut": "--cross 用于连接，但没有切断连接",
+    "--from TOK and --to TOK as well": "同时给出 --from TOK 和 --to TOK",
+    "--cross cuts a link to another text, and none is read": "--cross 切断通向另一段文本的连接，但没有读入另一段文本",
+    "an encoder-decoder, with --source TEXT": "编码器－解码器，并给出 --source TEXT",
 }  # fmt: skip

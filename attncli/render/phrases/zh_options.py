@@ -191,4 +191,5 @@ OPTIONS: dict[str, str] = {
     "Also the seeded embeddings of this text's tokens.": "另写出这段文本各词元由种子生成的嵌入。",
     "The text that is looked at; - for standard input. None with --source-states.": "被关注的文本；- 表示标准输入。用 --source-states 时不给。",
     "or at captured states, as those of the sound that Whisper hears:": "或关注捕获的状态，例如 Whisper 所听声音的状态：",
+    "The link is to the text that --source gives: --to is a token of that.": "连接通向 --source 给出的文本：--to 是其中的词元。",
 }  # fmt: skip

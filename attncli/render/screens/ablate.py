@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from attncli.analysis.documents.ablate import reading_of
 from attncli.analysis.documents.effects import readings_of
 from attncli.render.bars import bar
@@ -66,7 +68,9 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
 def effect_grid(document: AblateDocument, view: View) -> Lines:
     """The first measure of every layer and head; nothing for one layer, or where not all heads are there."""
     signed = document.measures[0] == "logprob"
-    titles = {"self": f"effect.grid.{document.measures[0]}", "cross": "effect.grid.cross"}
+    first = f"effect.grid.{document.measures[0]}"
+    both = any(one.attention == "self" for one in document.effects)
+    titles = {"self": first, "cross": "effect.grid.cross" if both else first}
     return stack(
         grid(
             [(one.layer, one.head, size(one, document)) for one in document.effects if one.attention == kind],
@@ -120,11 +124,20 @@ def _heads(document: AblateDocument, view: View) -> Lines:
 def _title(document: AblateDocument, view: View) -> str:
     if document.link is None:
         return say(view, f"effect.title.{document.by}", subject(document, view))
-    ends = [
-        " ".join(label(document.tokens[at].text, ascii=view.ascii) for at in ([end] if isinstance(end, int) else end))
-        for end in (document.link.query, document.link.key)
-    ]
+    link = document.link
+    ends = [_named(document, link.query, view)]
+    if link.attention != "cross":
+        ends.append(_named(document, link.key, view))
+    elif link.text is not UNSET:
+        ends.append(label(link.text, ascii=view.ascii))
+    else:
+        ends.append(", ".join(f"s{key}" for key in (link.key if isinstance(link.key, list) else [link.key])))
     return say(view, "effect.title.link", *ends, subject(document, view))
+
+
+def _named(document: AblateDocument, places: int | list[int], view: View) -> str:
+    found = [places] if isinstance(places, int) else places
+    return " ".join(label(document.tokens[place].text, ascii=view.ascii) for place in found)
 
 
 def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:

@@ -127,9 +127,9 @@ def _heads(document: CompareDocument, view: View) -> Lines:
         "mean |diff|",
         "JS",
         *(["kept"] if kept else []),
-        *(["output error"] if error else []),
+        *(["error" if outside else "output error"] if error else []),
     ]
-    columns += ["elsewhere A", "B"] if outside else []
+    columns += ["else A", "else B"] if outside else []
     rows = []
     for head in heads:
         most = head.max_difference
@@ -149,8 +149,8 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
     said = ["JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69"]
     said += ["kept: share of A's weight on keys that B sees"] if kept else []
-    said += ["output error: |O_B − O_A| / |O_A|"] if error else []
-    said += ["elsewhere: mean weight on tokens that the other text lacks"] if outside else []
+    said += [f"{'error' if outside else 'output error'}: |O_B − O_A| / |O_A|"] if error else []
+    said += ["else: mean weight on tokens that the other text lacks"] if outside else []
     summary = document.summary
     largest, mean = _signed(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"

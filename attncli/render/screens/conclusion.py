@@ -65,7 +65,9 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
     link = next((link for link in document.links if _has_choice(document, link)), document.links[0])
     several = document.model.heads > 1
     name = "answer.tensors.heads" if several else "answer.tensors"
-    place = (link.head,) if several else ()
+    place: tuple[object, ...] = (link.head,) if several else ()
+    if len(document.batch) > 1:
+        name, place = "answer.tensors.batch", (link.head, ", ".join(map(str, link.index)))
     told = [say(view, name, link.query, link.key, _share(link.weight), *place)]
     told += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
     return _said(told, view)

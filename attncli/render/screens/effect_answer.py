@@ -175,7 +175,7 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
         asked = range(document.place.token, _last(document.place) + 1)
     if document.link is not None and effects:
         first, tint = max(effects, key=lambda effect: effect.weight or 0.0), "answer.tint.link"
-        key = document.link.key
+        key = [] if document.link.attention == "cross" else document.link.key  # the other text is not drawn
         for place in [key] if isinstance(key, int) else key:
             shares[place] = first.weight or 0.0
     elif first is not None and first.looks is not None and first.attention == "self":
