@@ -17,6 +17,9 @@ from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import RowBlock, Rule
 from attncli.mechanism.streaming import Streamed, rows_within, stream
 
+MOST_LENGTHS = 8
+"""Numbers of `key_lengths` that are told."""
+
 KNOWN = tuple(name for name, metric in METRICS.items() if not metric.needs)
 """The metrics that need nothing but weights: captured arrays come without tokens."""
 
@@ -79,3 +82,14 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
 
     offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place, 3).reshape((-1,))[0])
     return replace(rule, given=cut(rule.given), bias=cut(rule.bias), offset=offset, key_lengths=cut(rule.key_lengths))
+
+
+def also_hidden(rule: Rule, backend: Backend) -> list[str]:
+    """What hides keys beside the mask that is named."""
+    found = [] if rule.given is None else ["keys are also hidden by the file's array mask"]
+    if rule.key_lengths is not None:
+        lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
+        more = " …" if len(lengths) > MOST_LENGTHS else ""
+        told = ", ".join(map(str, lengths[:MOST_LENGTHS]))
+        found.append(f"keys are also hidden by key_lengths {told}{more}")
+    return found

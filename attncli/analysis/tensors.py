@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from attncli import __version__
-from attncli.analysis.captured_heads import Counted, of_entry, of_place
+from attncli.analysis.captured_heads import Counted, also_hidden, of_entry, of_place
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.heads import numbers
@@ -34,8 +34,6 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 ROLES = ("q", "k", "v")
 LAYER = re.compile(r"layers\.(0|[1-9][0-9]{0,17})\.q")
 """The queries of a layer, as `--save` names them."""
-MOST_LENGTHS = 8
-"""Numbers of `key_lengths` that are told."""
 OPTIONAL = ("mask", "bias", "sinks", "offset", "key_lengths")
 
 
@@ -230,19 +228,8 @@ def tensors_document(
         batch=batch,
         links=sorted(links, key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))[:top],
         empty_rows=empties,
-        warnings=[*_also_hidden(rule, backend), *([] if trace is None else _unlike(arrays.stored, held["weights"]))],
+        warnings=[*also_hidden(rule, backend), *([] if trace is None else _unlike(arrays.stored, held["weights"]))],
     )
-
-
-def _also_hidden(rule: Rule, backend: Backend) -> list[str]:
-    """What hides keys beside the mask that is named."""
-    found = [] if rule.given is None else ["keys are also hidden by the file's array mask"]
-    if rule.key_lengths is not None:
-        lengths = np.ravel(backend.numpy(rule.key_lengths)).tolist()
-        more = " …" if len(lengths) > MOST_LENGTHS else ""
-        told = ", ".join(map(str, lengths[:MOST_LENGTHS]))
-        found.append(f"keys are also hidden by key_lengths {told}{more}")
-    return found
 
 
 def _told(progress: Callable[[float], None], entry: int, entries: int, share: float) -> None:

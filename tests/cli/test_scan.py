@@ -57,6 +57,14 @@ def test_showing_and_comparing(folder, scanned):
     assert shown.code == 0
     assert "metrics of L1 H2" in shown.out
     assert "w4 w5 w6 , w7 w4" in shown.out
+    assert "Layer 1 head 2 earns" in shown.out.splitlines()[-1]
+    document = json.loads((scanned / "scan.json").read_text())
+    earned = next(head["labels"] for head in document["heads"] if any(one["earned"] for one in head["labels"]))
+    for head in document["heads"]:
+        head["labels"] = earned
+    (folder / "labelled.json").write_text(json.dumps(document))
+    most = ask("view", str(folder / "labelled.json"), "--show", "labels", "--top", "2").out
+    assert sum(line.startswith("L") for line in most.splitlines()) == 2
     rows = ask("scan", "show", str(scanned), "--plain").out.splitlines()
     assert rows[0].split("\t")[:3] == ["layer", "head", "metric"]
     other = folder / "other"

@@ -31,7 +31,9 @@ def scan_screen(
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
     shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     default = (
-        {"header", "metrics", "examples"} if head is not None else {"header", "grid", "labels", "effects", "answer"}
+        {"header", "metrics", "examples", "answer"}
+        if head is not None
+        else {"header", "grid", "labels", "effects", "answer"}
     )
     wanted = {"answer"} if view.brief else default if view.show is None else view.show
     chosen = next((one for one in document.heads if (one.layer, one.head) == head), None)
@@ -53,7 +55,7 @@ def scan_screen(
             case "examples" if chosen is not None:
                 blocks.append(_examples(chosen, shown, view))
             case "answer":
-                blocks.append(_answer(document, view))
+                blocks.append(_answer(document, view) if chosen is None else _answer_of(chosen, document, view))
             case _:
                 pass
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
@@ -110,7 +112,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
     found = [(head, one) for head in document.heads for one in head.labels if one.earned or one.borderline]
     if not found:
         return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
-    shown = found if view.full else sorted(found, key=lambda pair: -_strength(pair[1]))[: max(view.top, 10)]
+    shown = found if view.full else sorted(found, key=lambda pair: -_strength(pair[1]))[: view.top]
     rows = [
         [
             f"L{head.layer} H{head.head}",
@@ -236,3 +238,12 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     if done < total:
         said.append(say(view, "scan.unfinished", done, total))
     return stack(remark(one, view, style="") for one in said)
+
+
+def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
+    earned = [f"{_label(one, view)} ({number(one.score, view)})" for one in head.labels if one.earned]
+    name = "scan.answer.head" if earned else "scan.answer.head.none"
+    comma = say(view, "scan.comma")
+    return remark(
+        say(view, name, head.layer, head.head, comma.join(earned), f"{document.done.texts:,}"), view, style=""
+    )
