@@ -40,7 +40,7 @@ BOTH: dict[str, dict[str, str]] = {
         "batch": "批次 {0} 第 {1} 头",
         "average": "平均",
         "pooled": "，合并 {0}×",
-        "seed": "种子 {0}，不是学习得到的",
+        "seed": "种子 {0}，未经训练",
         "mask": "掩码 {0}",
         "position": "位置编码 {0}",
         "sides": "行看列",

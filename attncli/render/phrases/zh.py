@@ -192,7 +192,7 @@ PHRASES = {
     "bias.title": "得分偏置 {0}，第 {1} 头（共 {2} 头）",
     "bias.slope": "−m·(i − j)，m = {0}，在掩码之前加上",
     "bias.buckets": "j − i 所在桶的编号；每个头对每个桶各有一个可学习的偏置",
-    "bias.learned": "按 j − i 所在的桶学习得到；在掩码之前加上",
+    "bias.learned": "每个桶（按 j − i 划分）一个可学习的偏置；在掩码之前加上",
     "bias.distance": "j − i",
     "bias.value": "偏置",
     "bias.before": "掩码之前",

@@ -168,7 +168,7 @@ ANALYSIS: dict[str, str] = {
     "at least two different tokens": "至少两个不同的词元",
     "X = E + P; P[i, 2m] = sin(i / 10000^(2m/d)); P[i, 2m+1] = cos(i / 10000^(2m/d))": "X = E + P；P[i, 2m] = sin(i / 10000^(2m/d))；P[i, 2m+1] = cos(i / 10000^(2m/d))",
     "S + bias; bias = −slope · |i − j|": "S + bias；bias = −slope · |i − j|",
-    "P[i]: one learned vector for each position i": "P[i]：每个位置 i 有一个学习得到的向量",
+    "P[i]: one learned vector for each position i": "P[i]：每个位置 i 有一个可学习的向量",
     "angle of pair m at position i: i · θ^(−2m/d)": "位置 i 处第 m 对的角度：i · θ^(−2m/d)",
     "S + bias, learned for each distance j − i": "S + 偏置，每个距离 j − i 各学一个",
     "adds attention and feed-forward at once": "同时加上注意力和前馈",

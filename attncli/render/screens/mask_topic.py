@@ -141,6 +141,8 @@ def _padded(document: MaskTopic, view: View) -> str:
     apart = max(one.agreement for one in document.batch)
     if landed > 0 or apart > CLOSE:
         return ""
+    if apart == 0:
+        return say(view, "mask.topic.padded.exact", len(document.batch), longest)
     return say(view, "mask.topic.padded", len(document.batch), longest, f"{apart:.1e}")
 
 
@@ -183,7 +185,9 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         note=say(view, "mask.topic.batch.weights.note"),
     )
     apart = max(one.agreement for one in batch)
-    return stack((drawn, Lines(((),)), last, remark(say(view, "mask.topic.batch.agree", f"{apart:.1e}"), view)))
+    return stack(
+        (drawn, Lines(((),)), last, remark(say(view, "mask.topic.batch.agree", f"{apart:.1e}" if apart else "0"), view))
+    )
 
 
 def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
