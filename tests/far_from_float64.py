@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import attncli
+from attncli.mechanism.spec import Spec
 from attncli.models.transformers_reference import reference
 
 WIDTH, TOKENS, LAYERS = 512, 400, 3
@@ -27,6 +28,22 @@ SIZES = {
     "attention_types": [[["global", "local", "global"], 1]],
 }  # fmt: skip
 """What every family has of these is set; the rest stays as its config class says."""
+_SIDE = {
+    name: SIZES[name]
+    for name in (
+        "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size",
+        "head_dim", "vocab_size", "max_position_embeddings", "sliding_window", "layer_types", "pad_token_id",
+    )
+}  # fmt: skip
+OWN: dict[str, dict[str, Any]] = {
+    "ministral": {"head_dim": 64}, "nemotron": {"num_key_value_heads": 2},
+    "t5gemma": {"encoder": _SIDE, "decoder": _SIDE},
+    "whisper": {"decoder_attention_heads": 8, "encoder_layers": 1, "num_mel_bins": 4, "max_source_positions": 50,
+                "begin_suppress_tokens": None, "decoder_start_token_id": 1},
+}  # fmt: skip
+"""What the config class of a family leaves open, or has in parts."""
+STATES = np.random.default_rng(1).standard_normal((50, WIDTH))
+"""What a decoder alone reads."""
 AS_FAR = {"float32": 2.0, "bfloat16": 1.2, "float16": 1.2}
 """How many times as far from float64 as transformers' own numbers of the type may be."""
 
@@ -48,7 +65,7 @@ def checkpoint(family: str, folder: Path) -> Path:
         given["num_key_value_heads"] = SIZES["num_attention_heads"]
     if hasattr(usual, "n_routed_experts"):  # which some config classes leave open
         given["num_experts_per_tok"] = SIZES["num_experts_per_tok"]
-    config = kind(**given)
+    config = kind(**{**given, **OWN.get(family, {})})
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = transformers.AutoModel.from_config(config, dtype=torch.float32)
@@ -65,16 +82,23 @@ def checkpoint(family: str, folder: Path) -> Path:
 
 def weights_of_transformers(folder: Path, dtype: str) -> np.ndarray:
     """The last layer's weights, [head, query, key], as transformers computes them; of two sides, the encoder's."""
-    two = attncli.load(folder).spec.decoder is not None
-    return reference(folder, IDS, target=IDS[:3] if two else None, dtype=dtype)[0].weights[-1].astype(np.float64)
+    spec = attncli.load(folder).spec
+    target, states = None if spec.decoder is None else IDS[:3], STATES if _reads(spec) else None
+    return reference(folder, IDS, target=target, dtype=dtype, states=states)[0].weights[-1].astype(np.float64)
 
 
 def weights(folder: Path, library: str, dtype: str) -> np.ndarray:
     """The same as they are computed here; in the type asked for where `compute_dtype` is replaced."""
     model = attncli.load(folder, backend=library, dtype=dtype)
+    model = model.reading(STATES) if _reads(model.spec) else model
     tokens = model.tokenizer.ids_to_tokens(IDS)
     (last,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], keep=("weights",))
     return np.asarray(model.backend.numpy(last.stages["weights"]), np.float64)
+
+
+def _reads(spec: Spec) -> bool:
+    """Whether it is a decoder that reads what an encoder made, and no encoder is here."""
+    return any(block.cross is not None for block in spec.blocks)
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:

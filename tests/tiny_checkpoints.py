@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny_sizes import BARE, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, Case, rope
+from tiny_sizes import BARE, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, XLNET, Case, rope
 from tiny_two_sided import TWO_SIDED_CASES
 
 __all__ = ["CASES", "Case", "make"]
@@ -52,6 +52,8 @@ CASES: dict[str, Case] = {
     ),
     "deberta-v2 one way": Case("deberta-v2", {**BERT, **DEBERTA, "pos_att_type": ["p2c"], "position_buckets": 4, "max_relative_positions": 9}),
     "deberta-v2 by silence": Case("deberta-v2", BERT),
+    "xlnet": Case("xlnet", XLNET, "AutoModelForSequenceClassification"),
+    "xlnet reading on": Case("xlnet", {**XLNET, "attn_type": "uni", "clamp_len": 5}),
     "longformer": Case("longformer", {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "attention_window": [8, 4]},
                        "AutoModelForSequenceClassification"),
     "longformer by silence": Case("longformer", {**BERT, "attention_window": 4}, "AutoModelForMaskedLM"),

@@ -21,6 +21,14 @@ BERT = {
     "vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 37,
     "max_position_embeddings": 29, "layer_norm_eps": 1e-3,
 }  # fmt: skip
+XLNET = {
+    "vocab_size": 61,
+    "d_model": 30,
+    "n_layer": 2,
+    "n_head": 3,
+    "d_inner": 37,
+    "layer_norm_eps": 1e-3,
+}
 DEBERTA = {"relative_attention": True}
 LLAMA = {
     "vocab_size": 61, "hidden_size": 36, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,

@@ -17,7 +17,16 @@ from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
 from attncli.mechanism.mask_spec import describe, spec_text
 from attncli.mechanism.position_spec import ADDED
-from attncli.mechanism.spec import Alibi, Attention, Disentangled, FirstBlockAgain, Position, RelativeBuckets, Rope
+from attncli.mechanism.spec import (
+    Alibi,
+    Attention,
+    Disentangled,
+    FirstBlockAgain,
+    Position,
+    RelativeBuckets,
+    RelativeSines,
+    Rope,
+)
 from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
 from attncli.models.model import Model
 
@@ -167,12 +176,16 @@ def position_name(position: Position) -> str:
             return "t5-buckets"
         case Disentangled():
             return "disentangled"
+        case RelativeSines():
+            return "relative-sines"
         case FirstBlockAgain():
             return "first-block-again"
 
 
 def position_stages(position: Position) -> tuple[str, ...]:
     """The stages that hold scores of positions by themselves."""
+    if isinstance(position, RelativeSines):
+        return ("content_position",)
     if not isinstance(position, Disentangled):
         return ()
     there = {"content_position": position.asks, "position_content": position.answers}

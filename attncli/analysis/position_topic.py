@@ -15,7 +15,7 @@ from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.position import frequencies
-from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, RelativeBuckets, Rope
+from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, RelativeBuckets, RelativeSines, Rope
 from attncli.models.model import Model
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -87,5 +87,7 @@ def _told(
             return "alibi", "scores", "S + bias; bias = −slope · |i − j|", bias
         case RelativeBuckets() | Disentangled():
             return position_name(inside), "scores", "S + bias, learned for each distance j − i", bias
+        case RelativeSines():
+            return position_name(inside), "scores", "S + (Q + b)·R, with R of the sinusoid of i − j", bias
         case FirstBlockAgain():
             return position_name(inside), "scores", "S + ln(1 + times) for keys of the first block", bias

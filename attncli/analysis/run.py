@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, shape_rows
+from attncli.analysis.document import empty_rows, header, layer_part, notes, overflow, position_stages, shape_rows
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunLayer
@@ -22,7 +22,7 @@ from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import shows_all
 from attncli.mechanism.position_spec import ADDED
-from attncli.mechanism.spec import Attention, Disentangled, Spec
+from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.models.batch import alone
 from attncli.models.estimate import Estimate, StoredSizes, estimate
@@ -123,7 +123,7 @@ def cost_of(
 def _squares(attention: Attention) -> int:
     """How many arrays of n × n there are when every stage is kept; a step that changes nothing shares its array."""
     biased = isinstance(attention.position, ADDED)
-    terms = 2 if isinstance(attention.position, Disentangled) else 0
+    terms = len(position_stages(attention.position))
     return 3 + terms + (attention.softcap is not None) + biased + (not shows_all(attention.mask))
 
 

@@ -15,7 +15,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.attend import PositionBias
 from attncli.mechanism.feed_forward import Role, linear
 from attncli.mechanism.norm import normalise
-from attncli.mechanism.spec import Attention, Disentangled
+from attncli.mechanism.spec import Attention, Disentangled, RelativeSines
 
 Integers = np.ndarray[Any, Any]
 EVERY_HEAD = slice(None)
@@ -26,10 +26,11 @@ ASKS, ANSWERS = "content_position", "position_content"
 
 class Places(Struct, frozen=True, eq=False):
     """The vectors of relative positions as keys and as queries, [..., bucket, width of all heads]; None where there are
-    none."""
+    none. more: what is added to queries that meet positions, [..., 1, width of all heads]; None for nothing."""
 
     keys: Array | None
     queries: Array | None
+    more: Array | None = None
 
 
 def project_all(
@@ -57,8 +58,36 @@ def project_all(
     return q[..., :count, :], k[..., :count, :], value, found
 
 
+def project_sines(
+    backend: Backend, position: RelativeSines, weights: Role, prefix: str, x: Array
+) -> tuple[Array, Array, Array, Places]:
+    """As `project_all` with a sinusoid for each distance from −n to n − 1, one bucket each."""
+    q, k, v = (linear(backend, weights, f"{prefix}.{name}", x) for name in ("q", "k", "v"))
+    table = backend.array(sines(position, x.shape[-2], x.shape[-1]))
+    bias, other = weights(f"{prefix}.q.bias"), weights(f"{prefix}.relative_q.bias")
+    if bias is None or other is None:
+        raise KeyError(f"{prefix}.relative_q.bias")
+    keys = linear(backend, weights, f"{prefix}.relative_k", table)
+    return q, k, v, Places(keys, None, (other - bias)[None, :])
+
+
+def sines(position: RelativeSines, count: int, width: int) -> np.ndarray[Any, Any]:
+    """The sinusoids of the distances −count to count − 1, float64 [2·count, width]: sines, then cosines."""
+    distances, pairs = np.arange(-count, count, dtype=np.float64), np.arange(0, width, 2, dtype=np.float64)
+    if position.furthest is not None:
+        distances = distances.clip(-position.furthest, position.furthest)
+    angles = distances[:, None] / 10000.0 ** (pairs / width)
+    return np.concatenate((np.sin(angles), np.cos(angles)), 1)
+
+
 def terms(
-    backend: Backend, spec: Attention, position: Disentangled, q: Array, k: Array, places: Places, offset: int
+    backend: Backend,
+    spec: Attention,
+    position: Disentangled | RelativeSines,
+    q: Array,
+    k: Array,
+    places: Places,
+    offset: int,
 ) -> Mapping[str, PositionBias]:
     """The scores with positions by stage: functions of (i [rows, 1], j [1, columns]) giving [..., head, rows, columns].
 
@@ -66,8 +95,9 @@ def terms(
     """
     found: dict[str, PositionBias] = {}
     if places.keys is not None:
-        found[ASKS] = partial(_asks, backend, spec, position, q, places.keys, offset)
-    if places.queries is not None:
+        meeting = q if places.more is None else q + places.more
+        found[ASKS] = partial(_asks, backend, spec, position, meeting, places.keys, offset)
+    if places.queries is not None and isinstance(position, Disentangled):
         found[ANSWERS] = partial(_answers, backend, spec, position, k, places.queries)
     return found
 
@@ -88,7 +118,7 @@ def bucket(relative: Integers, position: Disentangled) -> Integers:
 def _asks(
     backend: Backend,
     spec: Attention,
-    position: Disentangled,
+    position: Disentangled | RelativeSines,
     q: Array,
     keys: Array,
     offset: int,
@@ -100,7 +130,10 @@ def _asks(
     at, to = backend.numpy(i).reshape(-1), backend.numpy(j).reshape(-1)
     own = backend.take(q[..., heads, :, :], backend.array(at - offset), -2)
     scores = backend.matmul(own, backend.transpose(keys[..., heads, :, :])) * spec.scale
-    return _picked(backend, scores, bucket(at[:, None] - to[None, :], position))
+    distances = at[:, None] - to[None, :]
+    if isinstance(position, RelativeSines):
+        return _picked(backend, scores, distances + keys.shape[-2] // 2)
+    return _picked(backend, scores, bucket(distances, position))
 
 
 def _answers(

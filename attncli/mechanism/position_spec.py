@@ -110,6 +110,17 @@ class Disentangled(Struct, frozen=True):
     norm: Norm | None
 
 
+class RelativeSines(Struct, frozen=True):
+    """Transformer-XL: scores of content with the sinusoid of the distance i − j, added to those with content.
+
+    A projection of their own (role `relative_k`) makes keys of the sinusoids, and queries meet them with a bias (role
+    `relative_q`) in place of the one they meet content with. furthest: distances beyond it count as it; None for none.
+    Source: Dai et al., Transformer-XL, 2019.
+    """
+
+    furthest: int | None
+
+
 class FirstBlockAgain(Struct, frozen=True):
     """BigBird outside training, where every block that a query would draw at random is the first one.
 
@@ -123,6 +134,6 @@ class FirstBlockAgain(Struct, frozen=True):
     longest: int
 
 
-Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | FirstBlockAgain | None
-ADDED = (Alibi, RelativeBuckets, Disentangled, FirstBlockAgain)
+Position: TypeAlias = Rope | Alibi | RelativeBuckets | Disentangled | RelativeSines | FirstBlockAgain | None
+ADDED = (Alibi, RelativeBuckets, Disentangled, RelativeSines, FirstBlockAgain)
 """Those that add to the scores."""

@@ -13,7 +13,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.mechanism.apart import Apart
 from attncli.mechanism.attend import PositionBias, Rule
 from attncli.mechanism.context import Context, Weights
-from attncli.mechanism.disentangled import Places, project_all, terms
+from attncli.mechanism.disentangled import Places, project_all, project_sines, terms
 from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.intervention import uncut
 from attncli.mechanism.latent import from_latent
@@ -38,6 +38,7 @@ from attncli.mechanism.spec import (
     LongRope,
     Norm,
     RelativeBuckets,
+    RelativeSines,
     Rope,
 )
 
@@ -76,6 +77,9 @@ def project(
     met = Places(None, None)
     if isinstance(spec.position, Disentangled):
         q, k, v, met = project_all(backend, spec, spec.position, weights, prefix, source)
+        q = q if context.asking is None else q[..., context.asking, :]
+    elif isinstance(spec.position, RelativeSines):
+        q, k, v, met = project_sines(backend, spec.position, weights, prefix, source)
         q = q if context.asking is None else q[..., context.asking, :]
     elif spec.latent is None:
         q, k, v = (linear(backend, weights, f"{prefix}.{n}", y) for n, y in (("q", x), ("k", source), ("v", source)))
@@ -116,8 +120,9 @@ def project(
         v = backend.concat([v, backend.broadcast(learned_v.reshape((spec.kv_heads, 1, -1)), (*lead, v.shape[-1]))], -2)
         extra = 1
     scores: Mapping[str, PositionBias] = {}
-    if isinstance(spec.position, Disentangled):
-        met_by_head = Places(*(None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries)))
+    if isinstance(spec.position, Disentangled | RelativeSines):
+        apart = (None if y is None else _split(backend, y, spec.heads) for y in (met.keys, met.queries, met.more))
+        met_by_head = Places(*apart)
         scores = terms(backend, spec, spec.position, q, k, met_by_head, offset)
     added: PositionBias | None = position_bias(backend, spec, weights, prefix)
     if scores:
@@ -186,7 +191,7 @@ def position_bias(backend: Backend, spec: Attention, weights: Weights, prefix: s
             if table is None:
                 raise KeyError(f"{prefix}.buckets.weight")
             return partial(_bucket_bias, backend, spec.position, table)
-        case Rope() | Disentangled() | FirstBlockAgain() | None:
+        case Rope() | Disentangled() | RelativeSines() | FirstBlockAgain() | None:
             return None  # or one that is no function of the distance
         case _:
             assert_never(spec.position)

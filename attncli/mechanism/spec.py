@@ -25,6 +25,7 @@ from attncli.mechanism.position_spec import Llama3 as Llama3
 from attncli.mechanism.position_spec import LongRope as LongRope
 from attncli.mechanism.position_spec import Position as Position
 from attncli.mechanism.position_spec import RelativeBuckets as RelativeBuckets
+from attncli.mechanism.position_spec import RelativeSines as RelativeSines
 from attncli.mechanism.position_spec import Rope as Rope
 from attncli.mechanism.position_spec import RopeScaling as RopeScaling
 from attncli.mechanism.position_spec import Yarn as Yarn

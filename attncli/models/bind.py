@@ -14,7 +14,7 @@ from msgspec import Struct
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.mechanism.spec import Spec
-from attncli.models.family import Concat, Family, Grouped, Names, PerExpert, Shared, Source, Stacked
+from attncli.models.family import ByHead, Concat, Family, Grouped, Names, PerExpert, Shared, Source, Stacked
 from attncli.models.roles import Role, layer_roles, outer_roles
 
 SPELLINGS = {".weight": (".weight", ".gamma", ""), ".bias": (".bias", ".beta", "_bias"), "": ("",)}
@@ -43,7 +43,8 @@ class Stored(Protocol):
 class Bound(Struct, frozen=True):
     """Tensors and the roles they play. form: "whole" is one tensor for one role, "stacked" several tensors for
     one role, "concat", "grouped" and "each" one tensor for several. groups: how many groups of heads "grouped" has.
-    shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each"."""
+    shared: whether every layer uses the same tensor. alternating: whether rows take turns in "each". by_head: whether
+    the file's tensor has an axis of heads, which is its last but one."""
 
     tensors: tuple[str, ...]
     roles: tuple[Role, ...]
@@ -52,6 +53,7 @@ class Bound(Struct, frozen=True):
     groups: int = 1
     shared: bool = False
     alternating: bool = False
+    by_head: bool = False
 
     @property
     def feeds(self) -> bool:
@@ -75,6 +77,7 @@ class Bound(Struct, frozen=True):
     def parts(self, arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
         """The roles' arrays out of the tensors' own, without copying where that is possible."""
         whole = np.stack(arrays) if self.form == "stacked" else arrays[0]
+        whole = whole.reshape(self.shape()) if self.by_head else whole
         if self.transposed:
             whole = whole.swapaxes(-1, -2)
         if self.form in ("whole", "stacked"):
@@ -191,7 +194,7 @@ class _Binder:
                 return Bound(tuple(named), roles, "stacked", transposed) if len(named) == len(tensors) else None
             case Shared(name):
                 tensor = self._found(name, suffix, roles[0])
-            case Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
+            case ByHead(name) | Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
                 tensor = self._found("|".join(layer + one for one in name.split("|")), suffix, roles[0])
         if tensor is None:
             return None
@@ -200,6 +203,8 @@ class _Binder:
                 return Bound((tensor,), roles, "concat", transposed)
             case Grouped():
                 return Bound((tensor,), roles, "grouped", transposed, self._groups(roles))
+            case ByHead():
+                return Bound((tensor,), roles, transposed=source.transposed and len(roles[0].shape) == 2, by_head=True)
             case PerExpert():
                 turned = source.transposed and len(roles[0].shape) == 3
                 return Bound((tensor,), roles, "each", turned, alternating=source.alternating)
@@ -242,6 +247,8 @@ class _Binder:
     def _checked(self, bound: Bound) -> Bound:
         for tensor in bound.tensors:
             shape = tuple(self.tensors[tensor].shape)
+            if bound.by_head and len(shape) > 1:
+                shape = (*shape[:-2], shape[-2] * shape[-1])
             if shape != bound.shape():
                 raise InputError(
                     f"tensor {tensor!r} has shape {list(shape)}",

@@ -25,6 +25,16 @@ class Grouped(Struct, frozen=True):
     name: str
 
 
+class ByHead(Struct, frozen=True):
+    """A tensor whose heads have an axis of their own, its last but one: [width, head, dim], or [head, dim] of a bias.
+
+    transposed: whether the matrix that they make side by side is [in, out].
+    """
+
+    name: str
+    transposed: bool = False
+
+
 class PerExpert(Struct, frozen=True):
     """One tensor with an entry for each expert along its first axis, each with the rows of one or more roles.
 
@@ -49,7 +59,7 @@ class Shared(Struct, frozen=True):
     name: str
 
 
-Source: TypeAlias = str | Concat | Grouped | PerExpert | Stacked | Shared
+Source: TypeAlias = str | ByHead | Concat | Grouped | PerExpert | Stacked | Shared
 """Where a role's tensor is: a module's name within the layer, to which ".weight" or ".bias" is added where the role
 has it."""
 

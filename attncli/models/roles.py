@@ -8,7 +8,17 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from attncli.mechanism.spec import Attention, Block, Disentangled, Experts, Latent, Mlp, RelativeBuckets, Spec
+from attncli.mechanism.spec import (
+    Attention,
+    Block,
+    Disentangled,
+    Experts,
+    Latent,
+    Mlp,
+    RelativeBuckets,
+    RelativeSines,
+    Spec,
+)
 
 TABLES = ("tokens", "positions", "types", "attn.buckets", "attn.relative")
 """Roles that are looked up, not multiplied: they never have a bias."""
@@ -146,6 +156,9 @@ def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:
         for name, there in (("relative_k", spec.position.asks), ("relative_q", spec.position.answers)):
             if spec.position.own and there:
                 yield Role(f"{prefix}.{name}.weight", (q, width))
+    if isinstance(spec.position, RelativeSines):
+        yield Role(f"{prefix}.relative_k.weight", (q, width))
+        yield Role(f"{prefix}.relative_q.bias", (q,))
     if spec.sinks:
         yield Role(f"{prefix}.sinks", (spec.heads,))
     if spec.own_global is not None:

@@ -84,6 +84,9 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         raise InputError(
             f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
         ) from error
+    if wide:
+        for weight in model.parameters():
+            weight.data = weight.data.double()  # XLNet makes some of float32 whatever is asked for
     _alibi_once(torch, model.eval())
     with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
         yield model
@@ -240,6 +243,14 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
             fresh = dict(type(module)(config=module.config).named_buffers(recurse=False))
         for name in buffers:
             setattr(module, name, fresh[name].float())
+    if hasattr(module, "relative_positional_encoding"):  # XLNet's sinusoids of distances
+        sinusoids = module.relative_positional_encoding
+
+        def exactly(*args: Any, **kwargs: Any) -> Any:
+            with widening(everything=True):
+                return sinusoids(*args, **kwargs)
+
+        module.relative_positional_encoding = exactly
     if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
         count, width = buffers["weights"].shape
         half = width // 2

@@ -28,6 +28,7 @@ PAIRS = {
     told.AlibiPart: spec.Alibi(symmetric=True),
     told.BucketsPart: spec.RelativeBuckets(32, 128, bidirectional=False),
     told.DisentangledPart: spec.Disentangled(8, None, asks=True, answers=False, own=True, norm=NORM),
+    told.RelativeSinesPart: spec.RelativeSines(7),
     told.FirstBlockAgainPart: spec.FirstBlockAgain(3, 64, 704),
     told.BoundedPart: spec.Bounded(7.0, 1.702),
     told.MlpPart: spec.Mlp(37, "silu", gated=True, bounded=spec.Bounded(7.0, 1.702)),
@@ -47,7 +48,14 @@ def models() -> list[spec.Spec]:
     """Models that have every kind of part somewhere."""
     found = []
     positions = [
-        PAIRS[part] for part in (told.AlibiPart, told.BucketsPart, told.DisentangledPart, told.FirstBlockAgainPart)
+        PAIRS[part]
+        for part in (
+            told.AlibiPart,
+            told.BucketsPart,
+            told.DisentangledPart,
+            told.RelativeSinesPart,
+            told.FirstBlockAgainPart,
+        )
     ]
     scalings = (told.LinearPart, told.DynamicPart, told.Llama3Part, told.YarnPart, told.LongRopePart)
     positions += [None, *(spec.Rope(8, 97.0, "half", PAIRS[scaling]) for scaling in scalings)]

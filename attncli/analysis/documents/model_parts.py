@@ -119,6 +119,12 @@ class DisentangledPart(Part, tag_field="kind", tag="disentangled", frozen=True, 
     norm: NormPart | None
 
 
+class RelativeSinesPart(Part, tag_field="kind", tag="relativesines", frozen=True, kw_only=True):
+    """Scores of content with the sinusoid of the distance."""
+
+    furthest: Annotated[Size | None, says("Distances beyond it count as it.")]
+
+
 class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=True, kw_only=True):
     """Keys of the first block that count several times."""
 
@@ -127,7 +133,7 @@ class FirstBlockAgainPart(Part, tag_field="kind", tag="firstblockagain", frozen=
     longest: Annotated[Count, says("The longest text that is seen whole.")]
 
 
-PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | FirstBlockAgainPart
+PositionPart = RopePart | AlibiPart | BucketsPart | DisentangledPart | RelativeSinesPart | FirstBlockAgainPart
 
 
 class BoundedPart(Part, tag_field="kind", tag="bounded", frozen=True, kw_only=True):

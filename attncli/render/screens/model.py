@@ -20,6 +20,7 @@ from attncli.analysis.documents.model_parts import (
     NormPart,
     PositionPart,
     QkNormPart,
+    RelativeSinesPart,
     RopePart,
     TemperaturePart,
 )
@@ -191,6 +192,8 @@ def _position(position: PositionPart | None) -> str:
             return f"{buckets} relative buckets up to distance {most}"
         case DisentangledPart():
             return tag_of(position)
+        case RelativeSinesPart(furthest=furthest):
+            return "sinusoids of the distance" + (f", up to {furthest}" if furthest is not None else "")
         case FirstBlockAgainPart(times=times):
             return f"keys of the first block count {1 + times} times"
 
