@@ -246,6 +246,7 @@ ANALYSIS: dict[str, str] = {
     "stages as attn run --save writes them": "attn run --save 写出的各步骤",
     "this file has layers.{0}.q without {1}": "这个文件有 layers.{0}.q，却没有 {1}",
     "S + ln(1 + times) for keys of the first block": "首块的键为 S + ln(1 + 次数)",
+    "S + (Q + b)·R, with R of the sinusoid of i − j": "S + (Q + b)·R，R 来自 i − j 的正弦向量",
     "attn ablate --measure vector needs none": "attn ablate --measure vector 不需要输出头",
     "keys are also hidden by the file's array mask": "文件中的 mask 数组也隐藏键",
     "keys are also hidden by key_lengths {0}": "key_lengths {0} 也隐藏键",

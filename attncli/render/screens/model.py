@@ -193,7 +193,7 @@ def _position(position: PositionPart | None) -> str:
         case DisentangledPart():
             return tag_of(position)
         case RelativeSinesPart(furthest=furthest):
-            return "sinusoids of the distance" + (f", up to {furthest}" if furthest is not None else "")
+            return "sinusoids of the distance" if furthest is None else f"sinusoids of the distance, up to {furthest}"
         case FirstBlockAgainPart(times=times):
             return f"keys of the first block count {1 + times} times"
 
