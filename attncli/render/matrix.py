@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from attncli.render.headings import FAINT, heading, own, remark
 from attncli.render.lines import Line, Lines, Piece, finished, spaced, stack
-from attncli.render.numbers import Write, writer
+from attncli.render.numbers import Write, without_zero, writer
 from attncli.render.palette import Palette, diverging, normalise, sequential
 from attncli.render.safe import cells, cut, label, pad
 from attncli.render.view import View
@@ -57,6 +57,7 @@ def matrix(
     limits: tuple[float, float] | None = None,
     signed: bool = False,
     empty: str = "·",
+    bare: bool = False,
     title: str = "",
     note: str = "",
     row_numbers: Sequence[int] | None = None,
@@ -68,6 +69,7 @@ def matrix(
     positions, 0… if None.
     limits: the values of the weakest and the strongest colour, such as 0 and 1 for weights; the values' own if None.
     signed: whether the colours tell below 0 from above, such as for scores.
+    bare: numbers below 1 stand without their zero, as `.105`: a cell fewer.
     Masked (NaN, null) cells show `empty`. Of more than `ROWS` rows those with the largest entries are shown, and of
     columns that do not fit likewise; a line says so, and each row names its largest if there is room. A full view
     prints all of them, in panels. Lines still too long (very many digits) are cut, with `…`.
@@ -87,7 +89,7 @@ def matrix(
         palette=diverging(light=view.light) if signed else sequential(light=view.light),
         peaks=[_peak(row) for row in found] if mark_max else [None] * found.shape[0],
         empty="." if view.ascii else empty,
-        write=writer(found, view.precision),
+        write=without_zero(writer(found, view.precision)) if bare else writer(found, view.precision),
         view=view,
     )
     return finished(stack((top, grid.draw())), view)

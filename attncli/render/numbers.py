@@ -30,6 +30,16 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     return write
 
 
+def without_zero(write: Write) -> Write:
+    """The same without the zero before the point: `.105`, `-.02`."""
+
+    def bare(value: float) -> str:
+        text = write(value)
+        return f"-{text[2:]}" if text.startswith("-0.") else text[text.startswith("0.") :]
+
+    return bare
+
+
 def fixed(value: float | None, digits: int) -> str:
     """One number with so many digits after the point, scientific from 10⁹ on; never `-0.00`; "" for None."""
     if value is None:

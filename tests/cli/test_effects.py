@@ -173,6 +173,14 @@ def test_texts_are_told_as_what_was_done_to_them() -> None:
     assert 'what changes in "a" when one head passes on a mean, mean over texts' in mean
 
 
+def test_small_effects_of_all_heads_are_told_apart_without_colour() -> None:
+    lines = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--show", "grid").out.splitlines()
+    assert lines[1].split() == [str(head) for head in range(12)]
+    assert [len(line.split()) for line in lines[2:8]] == [13] * 6
+    assert lines[7].split()[-1] == ".105*"
+    assert len({cell.strip("*") for line in lines[2:7] for cell in line.split()[1:]}) > 4
+
+
 def test_patch_reads_standard_input() -> None:
     given = ask("patch", "-", "a c", "--json", stdin=b"a b").json
 

@@ -39,7 +39,13 @@ def reference(encoder, lines, tmp_path_factory) -> str:
 
 def test_several_processes_and_parts_find_the_same(encoder, corpus, tmp_path, reference):
     made = planned(encoder, corpus, tmp_path / "two")
-    assert run(made, tmp_path / "two", str(encoder), Here(2)).totals.digest() == reference
+    beside: list[Path] = []
+
+    def look(texts: int) -> None:
+        beside.extend(path for path in (tmp_path / "two").iterdir() if path.name not in ("plan.json", "shards"))
+
+    assert run(made, tmp_path / "two", str(encoder), Here(2), progress=look).totals.digest() == reference
+    assert beside == []  # nothing that could be left behind, whatever ends it
     made = planned(encoder, corpus, tmp_path / "parts")
     first = run(made, tmp_path / "parts", str(encoder), Inside(), part=Part(2, 3))
     assert first.totals is None
@@ -166,6 +172,7 @@ from attncli.scan import worker
 compute = worker.Worker.compute
 def dies(self, number, progress=None):
     if number == 4:
+        os.write(2, b"it dies here")
         os.kill(os.getpid(), 9)
     return compute(self, number, progress)
 worker.Worker.compute = dies
@@ -180,7 +187,7 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
     made = planned(encoder, corpus, tmp_path / "out")
     outcome = run(made, tmp_path / "out", str(encoder), Here(2))
     assert [one.shard for one in outcome.failed] == [4]
-    assert "died 3 times (signal 9" in outcome.failed[0].reason
+    assert "died 3 times (signal 9: it dies here)" in outcome.failed[0].reason
     assert outcome.totals is not None
     assert sorted(outcome.totals.done) == [shard for shard in range(SHARDS) if shard != 4]
     healed = run(made, tmp_path / "out", str(encoder), Inside())

@@ -45,13 +45,14 @@ def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str,
     values = np.full((len(layers), len(heads)), np.nan)
     for layer, head, value in found:
         values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
-    # most effects are small: with colour, where cells are narrow, a digit more tells them apart
+    # most effects are small: a digit more tells them apart, for which without colour, where cells are wide, zeros go
     small = float(np.nanmedian(np.abs(values))) < 0.5 * 10.0**-view.precision if np.isfinite(values).any() else False
     return matrix(
         values,
         None,
         None,
-        replace(view, precision=view.precision + (small and view.color)),
+        replace(view, precision=view.precision + small),
+        bare=small and not view.color,
         title=title,
         note=say(view, "effect.grid.note"),
         row_numbers=layers,

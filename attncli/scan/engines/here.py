@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Ended, Job
@@ -25,7 +25,7 @@ TOLD = 400
 class _Process:
     """A running worker. errors: the file of its last words. shard: what it computes now, None for nothing."""
 
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self.process, self.errors = process, errors
         self.shard: int | None = None
         self.buffer = b""
@@ -75,21 +75,20 @@ class Here:
                 with contextlib.suppress(OSError):
                     one.process.kill()
                 one.process.wait()
-            for errors in job.folder.glob(f"{_log_name()}*.log"):  # also of one that a signal stopped from starting
-                errors.unlink(missing_ok=True)
+                one.errors.close()
             chosen.close()
             sweep(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
-        errors = job.folder / f"{_log_name()}{os.urandom(4).hex()}.log"
-        with errors.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "attncli.scan.engines.process", str(job.folder), job.model, job.part],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**ALLOCATION, **os.environ},
-            )
+        # without a name: whatever ends this process leaves none behind
+        errors = TemporaryFile(dir=job.folder)  # noqa: SIM115 - closed with its worker
+        process = subprocess.Popen(
+            [sys.executable, "-m", "attncli.scan.engines.process", str(job.folder), job.model, job.part],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**ALLOCATION, **os.environ},
+        )
         return _Process(process, errors)
 
     def _give(self, one: _Process, shard: int) -> None:
@@ -116,8 +115,9 @@ class Here:
     def _died(self, one: _Process, deaths: Counter[int]) -> Ended | None:
         """What is said of a dead worker's shard: nothing as long as it may be tried again."""
         status = one.process.wait()
-        words = one.errors.read_text("utf-8", "replace").strip().splitlines()[-1:] if one.errors.exists() else []
-        one.errors.unlink(missing_ok=True)
+        with one.errors as errors:
+            errors.seek(0)
+            words = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
         if one.shard is None:
             return None
         deaths[one.shard] += 1
@@ -126,8 +126,3 @@ class Here:
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         last = f": {words[0][:TOLD]}" if words else ""
         return Ended(one.shard, f"its worker died {TRIES} times ({how}{last})")
-
-
-def _log_name() -> str:
-    """How the names begin of the files that this process's workers leave their last words in."""
-    return f".worker.{os.getpid()}."
