@@ -22,6 +22,7 @@ __all__ = [
     "AttentionOptions",
     "ComputeOptions",
     "GroupedCommand",
+    "LongTableOutput",
     "ModelOptions",
     "OutputOptions",
     "TableOutput",
@@ -124,8 +125,8 @@ class OutputOptions:
         return None if self.output is None or str(self.output) == "-" else self.output
 
 
-TableOutput = Annotated[
-    OutputOptions,
-    only("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug"),
-]
+_TABLE = ("json", "ndjson", "plain", "csv", "output", "brief", "color", "ascii", "lang", "quiet", "verbose", "debug")
+TableOutput = Annotated[OutputOptions, only(*_TABLE)]
 """The output options of a command whose screen is one table, shown whole, or its answer alone."""
+LongTableOutput = Annotated[OutputOptions, only(*_TABLE, "full")]
+"""The same where the table may be long, and is shown whole with --full."""

@@ -9,7 +9,7 @@ import typer
 
 from attncli.cli import delivery as answer
 from attncli.cli import request
-from attncli.cli.options import AttentionOptions, ModelOptions, TableOutput, TextOptions, command_app, only
+from attncli.cli.options import AttentionOptions, LongTableOutput, ModelOptions, TextOptions, command_app, only
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def tokens(
     ctx: typer.Context,
     text: TextOptions,
     model: Annotated[ModelOptions, only("model")],
-    output: TableOutput,
+    output: LongTableOutput,
 ) -> None:
     """Tokens, ids, spans and bytes of a text.
 

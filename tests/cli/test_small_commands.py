@@ -233,3 +233,14 @@ def test_captured_batches_are_named_and_what_hides_keys_is_told() -> None:
     assert f"in batch {link['index'][0]} head {link['head']}." in said
     assert document["warnings"] == ["keys are also hidden by key_lengths 7, 4"]
     assert "keys are also hidden by key_lengths 2, 3" in ask("tensors", file, "--key-lengths", "2 3").out
+
+
+def test_of_a_long_text_the_first_tokens_are_listed() -> None:
+    text = " ".join(f"w{at}" for at in range(1203))
+    shown = ask("tokens", text).out
+    assert "first 200 of 1,203 tokens shown; --full shows all" in shown
+    assert shown.endswith("\n\nEach of the 1,203 words is one token.\n")
+    assert "w199 " in shown
+    assert "w200 " not in shown.split("\n\n", 1)[1]
+    assert "w1202 " in ask("tokens", text, "--full").out.split("\n\n", 1)[1]
+    assert len(ask("tokens", text, "--json").json["tokens"]) == 1203

@@ -177,16 +177,16 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
     # the tokens of a text stand in its order
     pieces = [max(bisect_left(starts, end) - bisect_right(ends, start), 0) for start, end in found]
     if len(placed) < len(spans) or not found or starts != sorted(starts) or ends != sorted(ends):
-        told = [say(view, "answer.tokens", len(document.tokens))]
+        told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
     elif max(pieces) > 1:
         most = max(range(len(found)), key=lambda at: pieces[at])
         word = say(view, "quoted", label(document.text[slice(*found[most])], ascii=view.ascii))
         cut = sum(count > 1 for count in pieces)
-        told = [say(view, "answer.tokens.cut", cut, len(found), word, pieces[most])]
+        told = [say(view, "answer.tokens.cut", f"{cut:,}", f"{len(found):,}", word, pieces[most])]
     elif len(spans) == len(found):
-        told = [say(view, "answer.tokens.whole", len(found))]
+        told = [say(view, "answer.tokens.whole", f"{len(found):,}")]
     else:
-        told = [say(view, "answer.tokens", len(document.tokens))]
+        told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
     return _said([*told, *([say(view, "answer.tokens.added", added)] if added else [])], view)
 
 

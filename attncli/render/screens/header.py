@@ -81,7 +81,8 @@ def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
 def title(document: AboutText | TokensDocument, view: View) -> str:
     """The text in one line; where token ids were given in its place, the tokens."""
     text = document.text or " ".join(token.text for token in document.tokens)
-    return cut(safe(text, ascii=view.ascii), view.width, ascii=view.ascii)
+    beginning = text[: view.width * 16]  # of a long text, more than a line can hold
+    return cut(safe(beginning, ascii=view.ascii), view.width, ascii=view.ascii)
 
 
 def fact(name: str, parts: Iterable[str], view: View, *, ours: bool = True) -> Lines:

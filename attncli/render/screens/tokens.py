@@ -13,14 +13,17 @@ from attncli.render.screens.header import counted, title
 from attncli.render.tables import table
 from attncli.render.view import View
 
+SHOWN = 200
+"""Tokens that are listed unless the view is full."""
 COLUMNS = ("index", "token", "id", "span", "bytes")
 
 
 def tokens_screen(document: TokensDocument, view: View) -> Lines:
-    """The text, and its tokens with id, span (characters, end exclusive) and UTF-8 bytes."""
+    """The text, and its first tokens with id, span (characters, end exclusive) and UTF-8 bytes; of a full view all."""
     if view.brief:
         return finished(tokens_answer(document, view), view)
     text = title(document, view)
+    shown = document.tokens if view.full else document.tokens[:SHOWN]
     rows = [
         [
             str(token.index),
@@ -29,12 +32,18 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
             _span(token),
             bytes(token.bytes or ()).hex(" ") or "-",
         ]
-        for token in document.tokens
+        for token in shown
     ]
-    count = f"{counted(len(rows), 'token')}, tokenizer {safe(document.tokenizer, ascii=view.ascii)}"
+    count = f"{counted(len(document.tokens), 'token')}, tokenizer {safe(document.tokenizer, ascii=view.ascii)}"
     body = table(list(COLUMNS), rows, view, align=["right", "left", "right", "right", "left"], title=count)
+    left = (
+        f"first {len(shown)} of {len(document.tokens):,} tokens shown; --full shows all"
+        if len(shown) < len(document.tokens)
+        else ""
+    )
     notes = stack(remark("! " + said, view, style="yellow") for said in document.warnings)
-    return finished(spaced((line((text, "bold")), body, notes, tokens_answer(document, view))), view)
+    listed = stack((body, remark(left, view)))
+    return finished(spaced((line((text, "bold")), listed, notes, tokens_answer(document, view))), view)
 
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
