@@ -307,3 +307,13 @@ def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[s
     heads = ask("heads", SAID, "--mask", "causal", "--brief").out
     assert "see a single key" in heads
     assert '"the" looks at "the" with 100 %' not in heads
+
+
+def test_what_is_not_tinted_is_said_to_be_left_out() -> None:
+    model = ("it was too tired", "--model", "minilm", "--brief")
+    told = ask("run", *model, "--query", "it").out
+    assert "[CLS] [it] was" in told  # though most of its weight rests there
+    assert "special tokens, the word itself, neighbours and the first token are left out" in " ".join(told.split())
+    assert "left out" not in ask("run", *model, "--query", "it", "--all-links").out
+    assert "special tokens apart" in ask("heads", *model).out
+    assert "apart" not in ask("heads", "a b c", "--brief").out

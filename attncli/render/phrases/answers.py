@@ -10,6 +10,9 @@ ENGLISH = {
     "answer.tint.new": "tint: what the new tokens, in brackets, look at most in any head",
     "answer.links.none": "No link is left to name: special tokens, the word itself, its neighbours and the first word are not counted (--all-links counts all).",
     "answer.tint.links": "tint: the strongest weight that a word gets in any head",
+    "answer.tint.links.some": "tint: the strongest weight that a word gets in any head; special tokens, the word itself, "
+    "neighbours and the first token are left out",
+    "answer.tint.plain": "tint: words that get more weight than the average word, special tokens apart",
     "answer.looks.one": "{0} looks most at {1}: {2} of its weight.",
     "answer.looks.one.two": "{0} looks most at {1} ({2} of its weight), then at {3} ({4}).",
     "answer.looks.heads": "{0} looks most at {1} ({2}, layer {3} head {4}).",
@@ -93,6 +96,8 @@ CHINESE = {
     "answer.tint.differs": "底色：不同的词",
     "answer.tint.new": "底色：方括号中的新词元在任一头中最关注的词",
     "answer.links.none": "没有可说的连接：特殊词元、词自身、紧邻的词和第一个词都不计（--all-links 全部计入）。",
+    "answer.tint.links.some": "底色：这个词在任一头中得到的最大权重；不计特殊词元、词自身、相邻的词和第一个词元",
+    "answer.tint.plain": "底色：得到的权重超过各词平均的词；不计特殊词元",
     "answer.tint.links": "底色：这个词在任一头中得到的最大权重",
     "answer.looks.one": "{0} 最关注 {1}：占其权重的 {2}。",
     "answer.looks.one.two": "{0} 最关注 {1}（占其权重的 {2}），其次是 {3}（{4}）。",

@@ -72,9 +72,10 @@ def run_answer(document: RunDocument, view: View) -> Lines:
 def _tinted(document: RunDocument) -> str:
     """The name of the phrase that says what the tint shows."""
     held = _heads(document)
+    links = "answer.tint.links.some" if left_out(document) else "answer.tint.links"
     if document.queries:
-        return "answer.tint.row" if len(held) == 1 else "answer.tint.links"
-    return "answer.tint" if held else "answer.tint.links"
+        return "answer.tint.row" if len(held) == 1 else links
+    return "answer.tint" if held else links
 
 
 def strongest(document: RunDocument) -> list[Look]:

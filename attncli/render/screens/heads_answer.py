@@ -36,7 +36,8 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     told.append(not_learned(document.model, view))
     shares = _attended(document)
     shaded = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
-    tint = remark(say(view, "answer.tint") if shares else "", view)
+    some = any(token.special for token in document.tokens)
+    tint = remark(say(view, "answer.tint.plain" if some else "answer.tint") if shares else "", view)
     return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
 
 
