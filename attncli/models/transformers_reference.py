@@ -84,9 +84,9 @@ def running(folder: Path, *, both: bool, dtype: str = "float64") -> Iterator[Any
         raise InputError(
             f"transformers cannot load this checkpoint: {first_sentence(error)}", where=str(folder)
         ) from error
-    if wide:
+    if wide or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
-            weight.data = weight.data.double()  # XLNet makes some of float32 whatever is asked for
+            weight.data = weight.data.to(getattr(torch, dtype))  # XLNet makes some of float32 whatever is asked for
     _alibi_once(torch, model.eval())
     with torch.no_grad(), _float64_throughout(torch, model) if wide else _as_it_is():
         yield model
