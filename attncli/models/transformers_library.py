@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ LEAST = (5, 23)
 
 def transformers() -> Any:
     """The imported module, quiet. Raises UnsupportedError where it is missing or too old."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         found = version("transformers")
     except PackageNotFoundError as error:

@@ -101,7 +101,7 @@ def test_without_a_transformers_that_serves(
             raise PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr(library, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(UnsupportedError, match=says) as error:
         verify.verify(llama, IDS)
     assert "attn[transformers]" in error.value.hint
