@@ -15,7 +15,7 @@ ANIMAL = '"The animal didn\'t cross the street because it was too tired"'
 SCREENS = {
     "it": f"attn run --model minilm {ANIMAL} --query it",
     "weights": 'attn run "humpty dumpty sat on" --show scores,weights,links,answer',
-    "softmax": 'attn explain "humpty dumpty sat on" --query on --show scores,softmax,output',
+    "softmax": 'attn explain "humpty dumpty sat on" --query on --show scores,softmax,output,answer',
     "heads": "attn heads --num-heads 8 --show maps,metrics,answer",
     "grid": f"attn heads --model minilm {ANIMAL}",
     "find": f"attn find --model minilm {ANIMAL} --from it --to animal",

@@ -109,7 +109,7 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
             safe(part.spec, ascii=view.ascii),
             f"{part.pairs:,}",
             f"{document.n**2:,}",
-            _share(part.share),
+            f"{part.share:.1%}".replace(".0%", "%").replace("%", " %"),
         )
     ]
     told += [say(view, "answer.mask.empty", len(part.empty_rows))] if part.empty_rows else []
