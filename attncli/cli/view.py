@@ -120,7 +120,10 @@ def record_of(document: Document, file: Path) -> RunRecord:
     record = document_record(document)
     if record is None:
         raise InputError(
-            f"a document {document.schema} holds no heads to look at", where=str(file), expected="run, heads or cross"
+            f"a document {document.schema} holds no heads to look at",
+            where=str(file),
+            expected="one of run, heads, find, compare, cross, tensors, ablate, logits or patch",
+            hint="attn scan show FOLDER --html FILE" if document.schema.startswith("attn.scan/") else "",
         )
     return record
 

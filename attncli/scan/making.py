@@ -86,6 +86,10 @@ def make(
         dtype=model.backend.dtype,
         device=model.backend.device,
     )
+    if wanted.cluster and not any(record.cluster for record in records(plan, folder)):
+        raise InputError(
+            f"no record has a field {wanted.cluster!r}", where=names[0], expected="--cluster FIELD of the records"
+        )
     plan = replace(plan, choice=_choice(wanted, plan, folder, note))
     if not wanted.labels:
         return plan

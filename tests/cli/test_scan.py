@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,7 @@ def scanned(folder: Path) -> Path:
     assert (answer.code, answer.err) == (0, "")
     assert "scan of 4 texts" in answer.out
     assert "1 empty" in answer.out
-    assert "heads earn a label over 4 texts" in " ".join(answer.out.split())
+    assert "heads earns a label over 4 texts" in " ".join(answer.out.split())
     return folder / "out"
 
 
@@ -95,6 +96,7 @@ def test_showing_and_comparing(folder, scanned):
         (("{corpus}", "--find", "head=L9H1 weight>=0.9"), 2, "there is no head L9H1"),
         (("{corpus}", "{corpus}"), 2, "is named twice"),
         (("{corpus}", "--cluster", "book"), 2, "lines of text have none"),
+        (("{corpus}", "--format", "jsonl:x", "--cluster", "book"), 3, "no record has a field 'book'"),
         (("{corpus}", "--format", "jsonl:x"), 3, "no record of the corpus could be counted"),
     ],
 )
@@ -102,6 +104,17 @@ def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
     given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
     answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
     assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
+    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "--workers", "1", "--brief", "-o")
+    assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
+        "6 heads are measured over 4 texts; labels were not asked for.\n"
+    )
+    said = ask(*asked, str(tmp_path / "b")).out
+    assert re.match(
+        r"(1 of 6 heads earns|[02-6] of 6 heads earn) a label over 4 texts; (1 is|[02-6] are) borderline", said
+    )
 
 
 def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):

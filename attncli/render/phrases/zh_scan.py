@@ -77,4 +77,6 @@ SCAN: dict[str, str] = {
     "texts, as --format says": "文本，格式如 --format 所说",
     "--cluster {0} names a field, and lines of text have none": "--cluster {0} 指一个字段，而文本行没有字段",
     "a corpus of .jsonl or .parquet": ".jsonl 或 .parquet 的语料",
+    "no record has a field {0}": "没有一条记录有字段 {0}",
+    "--cluster FIELD of the records": "--cluster 给出记录中的字段",
 }  # fmt: skip

@@ -231,7 +231,10 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     if document.heads:
         labelled = sum(any(one.earned for one in head.labels) for head in document.heads)
         between = sum(any(one.borderline for one in head.labels) for head in document.heads)
-        said.append(say(view, "scan.answer", labelled, len(document.heads), f"{document.done.texts:,}", between))
+        asked = any(head.labels for head in document.heads)
+        name = "scan.answer" if asked else "scan.answer.unlabelled"
+        told = say(view, "scan.between", between)
+        said.append(say(view, name, labelled, len(document.heads), f"{document.done.texts:,}", told))
         resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
         if resting:
             said.append(say(view, "scan.answer.sink", resting))
