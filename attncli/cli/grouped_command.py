@@ -76,6 +76,8 @@ class GroupedCommand(TyperCommand):
                 origin = "the command line" if given else setting.origin
                 value = ctx.params[parameter.name] if given else setting.value
                 environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")
+        if (palette := environment.settings.get("palette")) is not None:
+            environment.origins.append(f"palette {palette.value}: from {palette.origin}")
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters by group, in the order of the help page."""

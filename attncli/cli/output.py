@@ -107,10 +107,13 @@ class Environment:
 
     @property
     def light(self) -> bool:
-        """Whether the terminal is dark on light: `ATTN_THEME`, or what it says of itself in `COLORFGBG`."""
+        """Whether the terminal is dark on light: `ATTN_THEME`, the setting `palette`, or what the terminal says of
+        itself in `COLORFGBG`."""
         told = self.variables.get("ATTN_THEME", "")
         if told in ("light", "dark"):
             return told == "light"
+        if (palette := self.settings.get("palette")) is not None:
+            return palette.value == "light"
         return self.variables.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
     def wants_ascii(self) -> bool:

@@ -5,6 +5,7 @@ lang = "zh"
 color = "always"
 precision = 3
 scale-colors = "log"
+palette = "light"
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.cli import declarations as the
+from attncli.cli.option import option
 from attncli.errors import UsageError
 
 DECLARED: dict[str, tuple[type, Any]] = {
@@ -25,8 +27,10 @@ DECLARED: dict[str, tuple[type, Any]] = {
     "color": (str, the.COLOR),
     "precision": (int, the.PRECISION),
     "scale_colors": (str, the.SCALE_COLORS),
+    "palette": (str, option("palette", help="", panel="", values=("light", "dark"))),
 }
-"""What can be set, by the option's name: the type of its value, and the option's declaration, which checks it."""
+"""What can be set, by the option's name: the type of its value, and the option's declaration, which checks it. The
+palette, for letters on a light or a dark ground, is what a terminal is, and no option."""
 
 LARGEST = 100_000
 """Bytes of a settings file."""

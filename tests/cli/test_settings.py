@@ -81,3 +81,16 @@ def test_a_model_that_does_not_apply_is_silent(tmp_path: Path) -> None:
     assert ask("run", "a b", "--seed", "3", ATTN_CONFIG=config).code == 0
     assert "no-such-model" in ask("run", "a b", ATTN_CONFIG=config).err
     assert ask("mask", "causal", ATTN_CONFIG=config).code == 0
+
+
+def test_the_palette_is_set_by_a_variable_or_the_file(tmp_path: Path) -> None:
+    asked = ("run", "a b", "--show", "weights", "--color", "always")
+    terminal = {"COLORTERM": "truecolor", "TERM": "xterm"}
+    dark, light = (ask(*asked, ATTN_PALETTE=one, **terminal).out for one in ("dark", "light"))
+    assert dark != light
+    assert ask(*asked, **terminal).out == dark
+    config = written(tmp_path, "palette = 'light'\n")
+    assert ask(*asked, ATTN_CONFIG=config, **terminal).out == light
+    assert ask(*asked, ATTN_CONFIG=config, ATTN_PALETTE="dark", **terminal).out == dark
+    assert f"palette light: from {config}:1\n" in ask(*asked, "--verbose", ATTN_CONFIG=config).err
+    assert "palette is 'blue'" in ask(*asked, ATTN_PALETTE="blue").err

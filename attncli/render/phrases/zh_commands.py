@@ -172,7 +172,7 @@ COMMANDS: dict[str, str] = {
     "0 to {0}: {1} {2}s, counted from 0, such as 0 or 0-{3}": "0 到 {0}：{1} 个{2}，从 0 数起，如 0 或 0-{3}",
     "whole numbers from 0 to {0}, such as 5 3": "从 0 到 {0} 的整数，如 5 3",
     "{0} of weights read": "读取权重 {0}", "{0} of weights drawn": "生成权重 {0}", "{0} on cpu": "{0}，在 cpu 上",
-    "{0} on cuda": "{0}，在 cuda 上", "{0} on mps": "{0}，在 mps 上", "{0}: from {1}": "{0}：来自 {1}",
+    "{0} on cuda": "{0}，在 cuda 上", "{0} on mps": "{0}，在 mps 上", "{0}: from {1}": "{0}（来源：{1}）",
     "{0} of memory at the peak": "内存峰值 {0}",
     "--batch pads several texts together, and there is one": "--batch 把几段文本一起填充，而这里只有一段",
     "--lines as well": "同时给出 --lines",
