@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attncli import metrics as metrics
-    from attncli.analysis.effects.asking import ablate as ablate
-    from attncli.analysis.effects.asking import logits as logits
-    from attncli.analysis.effects.asking import patch as patch
+    from attncli.analysis.effects.effects_by_name import ablate as ablate
+    from attncli.analysis.effects.effects_by_name import logits as logits
+    from attncli.analysis.effects.effects_by_name import patch as patch
     from attncli.errors import AttnError as AttnError
     from attncli.mechanism.attention import attention as attention
     from attncli.mechanism.spec import Spec as Spec
@@ -48,9 +48,9 @@ _HOMES = {
     "AttnError": "attncli.errors",
     "attention": "attncli.mechanism.attention",
     "load": "attncli.models.load",
-    "ablate": "attncli.analysis.effects.asking",
-    "logits": "attncli.analysis.effects.asking",
-    "patch": "attncli.analysis.effects.asking",
+    "ablate": "attncli.analysis.effects.effects_by_name",
+    "logits": "attncli.analysis.effects.effects_by_name",
+    "patch": "attncli.analysis.effects.effects_by_name",
 }
 _MODULES = {"metrics": "attncli.metrics"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attncli
 from attncli.models.model import Model
-from attncli.scan import making, plan
+from attncli.scan import plan, plan_making
 from attncli.scan.engines.engine import Ended, Job
 from attncli.scan.worker import Worker
 
@@ -23,8 +23,8 @@ def loaded(model: str) -> Model:
 def planned(model: Path, corpus: Path, folder: Path, **wanted: object) -> plan.Plan:
     """The plan of a scan, of two metrics without labels where nothing else is wanted, in its folder."""
     usual = {"metrics": ("entropy", "sink"), "shard": 6, "top": 3, "labels": False}
-    asked = making.Wanted((str(corpus),), **{**usual, **wanted})
-    return plan.write(making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    asked = plan_making.Wanted((str(corpus),), **{**usual, **wanted})
+    return plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
 
 
 class Inside:

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli import __version__
-from attncli.analysis.align import Alignment, align
+from attncli.analysis.alignment import Alignment, align
 from attncli.analysis.documents.compare import (
     BothCounts,
     BothNumbers,

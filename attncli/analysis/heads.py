@@ -22,7 +22,7 @@ from attncli.analysis.documents.heads import (
     Order,
 )
 from attncli.analysis.documents.parts import EmptyRow
-from attncli.analysis.exclude import Exclusion, exclusion, is_punctuation
+from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
 from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.long_run import SIDE

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import LeftOutKind, LinkRow, TopLink
 from attncli.analysis.documents.run import StrongestLink
-from attncli.analysis.exclude import exclusion
+from attncli.analysis.exclusion import exclusion
 from attncli.analysis.row_facts import portions
 from attncli.analysis.toplinks import TopLinks
 from attncli.analysis.visible_keys import Floats

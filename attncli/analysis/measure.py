@@ -11,7 +11,7 @@ from msgspec import Struct
 from attncli.analysis.metrics import DEFAULT, METRICS, OFFSETS, Metric
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_facts import About, Rows, WeightRows
-from attncli.analysis.uniform import UniformRows
+from attncli.analysis.uniform_rows import UniformRows
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, sight
 from attncli.arrays.backend import Array, Backend, backend_of
 from attncli.errors import InputError, UsageError

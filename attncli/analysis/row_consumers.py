@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from attncli.analysis.exclude import Exclusion
+from attncli.analysis.exclusion import Exclusion
 from attncli.analysis.row_facts import About, WeightRows, portions
 from attncli.analysis.visible_keys import Bools, Floats, Ints, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend, numpy_backend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attncli.analysis.exclude import Exclusion
+from attncli.analysis.exclusion import Exclusion
 from attncli.analysis.row_facts import WeightRows
 from attncli.analysis.visible_keys import Floats, Ints
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, only
-from attncli.cli.repeated import Repeated, each
+from attncli.cli.repeated_options import Repeated, each
 from attncli.errors import InputError, UsageError
 
 SideModel = Annotated[

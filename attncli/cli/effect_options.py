@@ -102,7 +102,7 @@ def foretell(
 ) -> None:
     """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured."""
     from attncli.analysis.effects.places import places
-    from attncli.analysis.effects.room import foretell as foretold
+    from attncli.analysis.effects.sweep_memory import foretell as foretold
     from attncli.render.numbers import size_words
 
     if not model.own_layers:

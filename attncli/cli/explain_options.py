@@ -7,7 +7,7 @@ from typing import Annotated
 
 from attncli.arrays.selection import EVERY, Selection
 from attncli.cli import declarations as the
-from attncli.cli.offer import without
+from attncli.cli.offered_options import without
 from attncli.cli.options import OutputOptions
 from attncli.errors import UsageError
 

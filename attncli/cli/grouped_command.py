@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attncli.cli.help_language import option_help
 from attncli.cli.help_page import drawn, parts_listed
-from attncli.cli.offer import flat
+from attncli.cli.offered_options import flat
 from attncli.cli.option import OUTPUT, PANELS
 from attncli.cli.output import Environment
 from attncli.errors import UsageError

@@ -149,7 +149,7 @@ def _write_page(
 
 def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:
     from attncli.analysis.across_heads import parse as parse_across
-    from attncli.analysis.exclude import parse as parse_exclude
+    from attncli.analysis.exclusion import parse as parse_exclude
     from attncli.analysis.heads import Compared
     from attncli.analysis.measure import known
     from attncli.analysis.metrics import DEFAULT, METRICS

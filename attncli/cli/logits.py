@@ -73,7 +73,7 @@ def _document(
     tokens_named: tuple[str | None, str | None],
     query: str | None,
 ) -> LogitsDocument:
-    from attncli.analysis.effects.room import least
+    from attncli.analysis.effects.sweep_memory import least
     from attncli.analysis.logits import logits_document
     from attncli.analysis.target import target_id
 

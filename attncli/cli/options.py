@@ -8,7 +8,7 @@ from typing import Annotated
 
 from attncli.cli import declarations as the
 from attncli.cli.grouped_command import GroupedCommand, command_app
-from attncli.cli.offer import flat, meaning, only, without
+from attncli.cli.offered_options import flat, meaning, only, without
 from attncli.cli.option import ANALYSIS, ATTENTION, COMPUTE, LOOK, MODEL, OUTPUT, TEXT, meant, number, option
 
 __all__ = [

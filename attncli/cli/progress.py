@@ -83,7 +83,7 @@ def layers_told(environment: Environment, model: Model) -> Model:
         return model
     from msgspec.structs import replace
 
-    from attncli.models.told_layers import ToldLayers
+    from attncli.models.layer_progress import ToldLayers
 
     own = ExitStack()
 

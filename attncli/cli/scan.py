@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attncli.scan.engines.engine import Engine
-    from attncli.scan.making import Wanted
     from attncli.scan.plan import Plan
-    from attncli.scan.running import Outcome
+    from attncli.scan.plan_making import Wanted
+    from attncli.scan.run import Outcome
 
 START = "start"
 """The command that `attn scan MODEL CORPUS` stands for; what is no reserved word is its first argument."""
@@ -73,15 +73,17 @@ def start(
 
     delivery.check(output, environment, parts=PARTS)
     from attncli.cli.checkpoint_option import fetched
-    from attncli.scan import making, plan, report
-    from attncli.scan.running import Part, parse_part, run
+    from attncli.scan import plan, plan_making, report
+    from attncli.scan.run import Part, parse_part, run
 
     _check(measure)
     part = Part() if running.part is None else parse_part(running.part)
     engine = _engine(running)
     loaded = fetched(environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype))
     wanted = _wanted(texts, corpus, measure)
-    made = plan.write(making.make(wanted, loaded, model, out, stdin=environment.stdin, note=environment.notes), out)
+    made = plan.write(
+        plan_making.make(wanted, loaded, model, out, stdin=environment.stdin, note=environment.notes), out
+    )
     del loaded
     from attncli.cli.progress import progress
 
@@ -153,7 +155,7 @@ def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions
     from attncli.analysis.metrics import DEFAULT, METRICS
     from attncli.scan.corpus import parse_format
     from attncli.scan.effects import checked
-    from attncli.scan.making import Wanted
+    from attncli.scan.plan_making import Wanted
 
     named = [name.strip() for given in measure.metric or () for name in given.split(",") if name.strip()]
     metrics = tuple(METRICS) if named == ["all"] else tuple(named) or (*DEFAULT, "special", "normalised_entropy")

@@ -34,7 +34,7 @@ def _shading(environment: Environment, made: Plan, document: ScanDocument) -> Sh
     from attncli.cli.checkpoint_option import fetched
     from attncli.cli.options import ComputeOptions
     from attncli.render.scan_page.writer import examples_of
-    from attncli.scan.making import check, digest_of
+    from attncli.scan.plan_making import check, digest_of
     from attncli.scan.shading import shading
 
     loaded = fetched(environment, made.model.name, ComputeOptions())

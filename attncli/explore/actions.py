@@ -9,7 +9,7 @@ from pathlib import Path
 from attncli.errors import AttnError
 from attncli.explore import runs, saving, weight
 from attncli.explore.frame import Notice
-from attncli.explore.moves import MOVES, PAGE
+from attncli.explore.key_moves import MOVES, PAGE
 from attncli.explore.search import link_name, pair_named
 from attncli.explore.source import live
 from attncli.explore.state import at_pair

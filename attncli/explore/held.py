@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.exclude import Exclusion, exclusion
+from attncli.analysis.exclusion import Exclusion, exclusion
 from attncli.analysis.links import LEFT_OUT
-from attncli.analysis.records.fixed import Fixed, Floats
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.recipe import Absent, Exact, Products, Roots, made_again, numbers
 from attncli.analysis.records.run import RunRecord
+from attncli.analysis.records.whole_numbers import Fixed, Floats
 from attncli.analysis.visible_keys import Bools, Ints
 from attncli.explore.state import Extent
 from attncli.inputs.token import Token

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from attncli.explore.beginning import pair_in_head, same_words, strongest_place
 from attncli.explore.frame import Notice
 from attncli.explore.held import Held
 from attncli.explore.source import Live, live
+from attncli.explore.starting_place import pair_in_head, same_words, strongest_place
 from attncli.explore.state import State, at_pair
 from attncli.explore.walk import Walk
 from attncli.explore.work import Work

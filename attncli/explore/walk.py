@@ -8,13 +8,13 @@ from typing import Literal, Protocol
 
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.errors import AttnError
-from attncli.explore.beginning import strongest_place
 from attncli.explore.effects import Effects
 from attncli.explore.effects import rows as heads_ranked
 from attncli.explore.frame import Notice
 from attncli.explore.held import Held
 from attncli.explore.search import rows as heads_found
 from attncli.explore.source import Source
+from attncli.explore.starting_place import strongest_place
 from attncli.explore.state import State, at_head, at_pair
 from attncli.explore.why import STEPS
 from attncli.explore.work import Work

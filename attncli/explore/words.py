@@ -17,7 +17,7 @@ from attncli.render.lines import Line, Lines, Piece
 from attncli.render.palette import tint
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, safe
-from attncli.render.screens.answer import EVEN, SECOND, not_learned
+from attncli.render.screens.sentence_answer import EVEN, SECOND, not_learned
 from attncli.render.sentence import LEAST, MARKS, MARKS_ASCII, Word, words
 from attncli.render.view import View
 

@@ -17,10 +17,10 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
-from attncli.mechanism.apart import Apart, apart_in
-from attncli.mechanism.grouped import by_group, mix
+from attncli.mechanism.grouped_products import by_group, mix
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import Everywhere, Mask, shows_all, visible
+from attncli.mechanism.separate_queries import Apart, apart_in
 from attncli.mechanism.softmax import softmax
 from attncli.mechanism.trace import SQUARE
 from attncli.mechanism.workspace import Room

@@ -10,7 +10,6 @@ import numpy as np
 from msgspec import Struct, field
 
 from attncli.arrays.backend import Array, Backend
-from attncli.mechanism.apart import Apart
 from attncli.mechanism.attend import PositionBias, Rule
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.disentangled import Places, project_all, project_sines, terms
@@ -29,6 +28,7 @@ from attncli.mechanism.position import (
     t5_bucket,
     temperatures,
 )
+from attncli.mechanism.separate_queries import Apart
 from attncli.mechanism.spec import (
     Alibi,
     Attention,

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.arrays.threads import in_order
-from attncli.mechanism.apart import Apart
 from attncli.mechanism.attend import RowBlock, Rule, attend, attend_rows
 from attncli.mechanism.key_range import span
 from attncli.mechanism.mask import Mask
+from attncli.mechanism.separate_queries import Apart
 from attncli.mechanism.workspace import Room
 
 BLOCK = 1 << 21

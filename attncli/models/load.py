@@ -17,13 +17,13 @@ from attncli.inputs.tokenize import tokenizer as tokenizer_named
 from attncli.mechanism.spec import Spec
 from attncli.models import transformers_library as library
 from attncli.models.aliases import locate
+from attncli.models.bidirectional_decoders import seen_both_ways
 from attncli.models.bind import bind
-from attncli.models.both_ways import seen_both_ways
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.checkpoint_tokenizers import IdsOnly
 from attncli.models.config import settle, without
 from attncli.models.container import text_model
-from attncli.models.ends import ends
+from attncli.models.end_tokens import ends
 from attncli.models.families import MODEL_TYPES, family
 from attncli.models.family import Family
 from attncli.models.model import Identity, Model

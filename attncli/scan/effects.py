@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from attncli.analysis.effects.changes import By, ByMean, ByZero, ablating
 from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.places import Chosen, measured_at, places
-from attncli.analysis.effects.room import room
 from attncli.analysis.effects.sweep import Plan, Text, sweep
+from attncli.analysis.effects.sweep_memory import room
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import UsageError
 from attncli.inputs.token import Token

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from attncli.analysis.batch_measure import Length, Texts, sight_of
-from attncli.analysis.exclude import is_punctuation
+from attncli.analysis.exclusion import is_punctuation
 from attncli.analysis.measure import Tally
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_consumers import Watch

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from telling import told
 
-from attncli.analysis.align import align
+from attncli.analysis.alignment import align
 from attncli.analysis.compare import _differs, compare_document
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.reading import document_of

@@ -12,7 +12,7 @@ from asking import ask
 from telling import telling
 
 from attncli.analysis.documents.json_schema import SCHEMAS
-from attncli.analysis.exclude import exclusion, is_punctuation, parse
+from attncli.analysis.exclusion import exclusion, is_punctuation, parse
 from attncli.analysis.heads import Compared, heads_document
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import METRICS

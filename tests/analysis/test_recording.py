@@ -12,10 +12,10 @@ from asking import ask
 
 from attncli.analysis.find import Sought, find_document
 from attncli.analysis.heads import Compared, heads_document
-from attncli.analysis.records.fixed import STEPS, fixed
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.recording import Recording
 from attncli.analysis.records.run import recorded_run, run_record
+from attncli.analysis.records.whole_numbers import STEPS, fixed
 from attncli.analysis.run import Wanted, run_document
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.arrays.selection import EVERY

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attncli.analysis import toplinks
-from attncli.analysis.exclude import Exclusion
+from attncli.analysis.exclusion import Exclusion
 from attncli.analysis.links import Links
 from attncli.analysis.row_facts import About, WeightRows
 from attncli.analysis.toplinks import TopLinks

@@ -8,7 +8,7 @@ import pytest
 
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.row_facts import About, WeightRows
-from attncli.analysis.uniform import UniformRows
+from attncli.analysis.uniform_rows import UniformRows
 from attncli.analysis.visible_keys import Sight, of_mask, sight
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.mechanism.mask_spec import parse

@@ -19,11 +19,11 @@ import ray
 from ray.cluster_utils import Cluster
 
 import attncli
-from attncli.scan import making, plan
+from attncli.scan import plan, plan_making
 from attncli.scan.engines.engine import Engine
 from attncli.scan.engines.here import Here
 from attncli.scan.engines.ray_cluster import STORE, RayCluster
-from attncli.scan.running import run
+from attncli.scan.run import run
 
 SMALL = {"object_store_memory": STORE, "include_dashboard": False}
 
@@ -43,9 +43,9 @@ def memory(word: str) -> int:
 
 def per_shard(engine: Engine, model: str, corpus: Path, shards: int, folder: Path) -> tuple[float, float, int]:
     """Seconds until the first shard is done, seconds of each later one, and the actors' memory."""
-    asked = making.Wanted((str(corpus),), ("entropy",), labels=False, shard=1)
+    asked = plan_making.Wanted((str(corpus),), ("entropy",), labels=False, shard=1)
     loaded = attncli.load(model, backend="torch")
-    made = plan.write(making.make(asked, loaded, model, folder, stdin=io.BytesIO()), folder)
+    made = plan.write(plan_making.make(asked, loaded, model, folder, stdin=io.BytesIO()), folder)
     begun, ends, held = time.perf_counter(), [], 0
 
     def ended(_: object) -> None:

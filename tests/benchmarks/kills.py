@@ -21,9 +21,9 @@ from pathlib import Path
 
 import attncli
 from attncli.errors import AttnError
-from attncli.scan import making, plan
+from attncli.scan import plan, plan_making
 from attncli.scan.engines.here import Here
-from attncli.scan.running import run
+from attncli.scan.run import run
 from attncli.scan.shard_files import is_done, load
 from attncli.scan.totals import total
 
@@ -35,7 +35,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines.here import Here
-from attncli.scan.running import run
+from attncli.scan.run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], Here(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)
@@ -157,9 +157,11 @@ def main() -> None:
         (root / "site/sitecustomize.py").write_text(WATCHED)
         corpus = root / "corpus.txt"
         corpus.write_text("\n".join(Path(sys.argv[2]).read_text("utf-8").splitlines()[: SHARDS * TEXTS]), "utf-8")
-        asked = making.Wanted((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
+        asked = plan_making.Wanted((str(corpus),), ("entropy", "sink"), shard=TEXTS, labels=False)
         loaded = attncli.load(model, backend="torch")
-        made = plan.write(making.make(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference")
+        made = plan.write(
+            plan_making.make(asked, loaded, model, root / "reference", stdin=io.BytesIO()), root / "reference"
+        )
         run(made, root / "reference", model, Here(2))
         reference = total(made, root / "reference").digest()
         assert reference is not None

@@ -24,7 +24,7 @@ import attncli
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import DEFAULT
 from attncli.models.aliases import locate
-from attncli.scan import making, plan
+from attncli.scan import plan, plan_making
 from attncli.scan.worker import Worker
 
 ROUNDS = 3
@@ -100,8 +100,10 @@ def main() -> None:
         model = attncli.load("minilm", backend="torch")
 
         def ready(name: str, *found: str) -> Worker:
-            wanted, out = making.Wanted((str(corpus),), METRICS, labels=False, find=found), Path(folder) / name
-            worker = Worker(plan.write(making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out), out, model)
+            wanted, out = plan_making.Wanted((str(corpus),), METRICS, labels=False, find=found), Path(folder) / name
+            worker = Worker(
+                plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out), out, model
+            )
             worker.compute(0)
             return worker
 

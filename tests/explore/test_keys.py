@@ -243,7 +243,7 @@ def test_ctrl_c_is_an_interrupt() -> None:
 
 def test_every_key_has_an_action_and_words() -> None:
     from attncli.explore.actions import ACTIONS as DONE
-    from attncli.explore.moves import MOVES
+    from attncli.explore.key_moves import MOVES
     from attncli.render.phrases import say
 
     assert {key.does for key in KEYS} == {*DONE, *MOVES, "quit", "interrupt"}

@@ -15,7 +15,7 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 from attncli.scan import report
-from attncli.scan.running import run
+from attncli.scan.run import run
 
 HOSTILE = "</script><img src=x onerror=globalThis.taken=2> w1 \x1b]0;t\x07 \u202ew2"
 

@@ -19,7 +19,7 @@ from scanning import Inside, planned
 import attncli
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan.engines.here import Here
-from attncli.scan.running import Part, parse_part, run
+from attncli.scan.run import Part, parse_part, run
 from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
 from attncli.scan.totals import total
 
@@ -62,7 +62,7 @@ import sys
 from pathlib import Path
 from attncli.scan import plan
 from attncli.scan.engines.here import Here
-from attncli.scan.running import run
+from attncli.scan.run import run
 folder = Path(sys.argv[1])
 outcome = run(plan.read(folder), folder, sys.argv[2], Here(2))
 sys.exit(0 if outcome.totals is not None and not outcome.failed else 1)

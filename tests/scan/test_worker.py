@@ -16,7 +16,7 @@ from attncli.analysis.heads import Compared, heads_document
 from attncli.analysis.labels import LABELS
 from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
-from attncli.scan import making, plan
+from attncli.scan import plan, plan_making
 from attncli.scan.shard_files import load
 from attncli.scan.tallies import METRIC_LABELS
 from attncli.scan.totals import total
@@ -27,8 +27,8 @@ SPREADS = {"entropy", "effective_keys"}
 
 
 def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[plan.Plan, Worker]:
-    asked = making.Wanted((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
-    made = plan.write(making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
+    asked = plan_making.Wanted((str(corpus),), wanted.pop("metrics", tuple(METRICS)), **wanted)
+    made = plan.write(plan_making.make(asked, loaded(str(model)), str(model), folder, stdin=io.BytesIO()), folder)
     worker = Worker(made, folder, loaded(str(model)))
     for shard in range(len(made.shards)):
         worker.shard(shard)

@@ -26,8 +26,8 @@ from attncli.analysis.effects.measures import (
     refuse_overflow,
 )
 from attncli.analysis.effects.places import Chosen, Place, places
-from attncli.analysis.effects.room import room
 from attncli.analysis.effects.sweep import Plan, Text, sweep
+from attncli.analysis.effects.sweep_memory import room
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.token import Token

@@ -8,16 +8,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.exclude import is_punctuation
+from attncli.analysis.exclusion import is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of
 from attncli.analysis.links import Links
 from attncli.analysis.measure import Tally
 from attncli.analysis.metrics import DEFAULT
 from attncli.analysis.pairs import Pairs
 from attncli.analysis.pooled import PooledMaps
-from attncli.analysis.records.fixed import STEPS, Fixed, Floats, fixed
-from attncli.analysis.records.gathered import Bits, Gathered
+from attncli.analysis.records.gathered_rows import Bits, Gathered
 from attncli.analysis.records.recipe import Absent, Exact, Products, Recipe, made_again, roots
+from attncli.analysis.records.whole_numbers import STEPS, Fixed, Floats, fixed
 from attncli.analysis.row_consumers import Watch
 from attncli.analysis.row_facts import About
 from attncli.arrays.backend import Backend

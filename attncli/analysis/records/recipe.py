@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from attncli.analysis.records.fixed import Fixed, Floats
+from attncli.analysis.records.whole_numbers import Fixed, Floats
 from attncli.analysis.visible_keys import Bools, Ints
 
 Roots16 = np.ndarray[Any, np.dtype[np.uint16]]

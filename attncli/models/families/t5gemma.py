@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.errors import InputError
 from attncli.mechanism.mask import Everywhere
 from attncli.mechanism.spec import Block, Spec
-from attncli.models.both_ways import turned
+from attncli.models.bidirectional_decoders import turned
 from attncli.models.config import Config, Fixed, settle
 from attncli.models.families import gemma2
 from attncli.models.family import Family

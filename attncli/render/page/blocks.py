@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.records.fixed import Fixed, Floats
 from attncli.analysis.records.recipe import Exact, Products, Roots
+from attncli.analysis.records.whole_numbers import Fixed, Floats
 
 
 def deflated(data: bytes) -> bytes:

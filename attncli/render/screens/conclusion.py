@@ -17,7 +17,7 @@ from attncli.render.matrix import as_matrix
 from attncli.render.numbers import size_words
 from attncli.render.phrases import say
 from attncli.render.safe import label, safe
-from attncli.render.screens.answer import not_learned
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import compare_shaded, cross_shaded
 from attncli.render.view import View
 

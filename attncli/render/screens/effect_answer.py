@@ -13,7 +13,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.view import View
 

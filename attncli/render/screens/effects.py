@@ -10,9 +10,9 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.tables import table
 from attncli.render.view import View
 

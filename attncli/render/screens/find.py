@@ -14,9 +14,9 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import find_answer
 from attncli.render.screens.effect_answer import found_cut, written
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.sentence_answer import find_answer
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
 

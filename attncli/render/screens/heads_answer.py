@@ -12,7 +12,7 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
 from attncli.render.phrases import say
-from attncli.render.screens.answer import Look, not_learned, percent, quoted_token, rounded
+from attncli.render.screens.sentence_answer import Look, not_learned, percent, quoted_token, rounded
 from attncli.render.sentence import sentence, words
 from attncli.render.view import View
 

@@ -14,10 +14,10 @@ from attncli.render.numbers import writer
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named
 from attncli.render.screens.effect_parts import grid, in_parts
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import GAP, table
 from attncli.render.view import View

@@ -15,8 +15,8 @@ from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.phrases import say
 from attncli.render.safe import cut, label
-from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits

@@ -11,10 +11,10 @@ from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import not_learned
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.sentence import sentence, words
 from attncli.render.tables import GAP, table
 from attncli.render.view import View

@@ -13,10 +13,10 @@ from attncli.render.lines import Lines, stack
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned
 from attncli.render.screens.header import header
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
-from attncli.render.sums import vector_sum
+from attncli.render.sum_table import vector_sum
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 

@@ -17,12 +17,12 @@ from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.answer import run_answer
 from attncli.render.screens.conclusion import run_hint
 from attncli.render.screens.header import counted, header, tokens_part
 from attncli.render.screens.overview import average_part, left_out, links_part, overview_part, several_layers
 from attncli.render.screens.run_table import heads_of
 from attncli.render.screens.run_table import run_rows as run_rows
+from attncli.render.screens.sentence_answer import run_answer
 from attncli.render.screens.stages import SHOWN, stage_part
 from attncli.render.tables import table
 from attncli.render.vectors import vectors

@@ -13,9 +13,9 @@ from attncli.render.headings import remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
-from attncli.render.screens.answer import not_learned
+from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
-from attncli.render.sums import vector_sum
+from attncli.render.sum_table import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
 from attncli.render.vectors import vectors

@@ -63,7 +63,7 @@ def test_where_heads_look_comes_along() -> None:
 
 def test_memory_only_changes_how_it_runs() -> None:
     """Little memory means one branch at a time, sweep by sweep from layer to layer; the numbers stay."""
-    from attncli.analysis.effects.room import least, room
+    from attncli.analysis.effects.sweep_memory import least, room
 
     own, heads = model(), range(3, 12, 4)
     small = least(own.spec, 15, "float64")

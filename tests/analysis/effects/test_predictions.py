@@ -14,7 +14,7 @@ from attncli.analysis.effects import measures
 from attncli.analysis.effects.ablation import Removal, Removed, remove
 from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.places import everything
-from attncli.analysis.effects.room import least
+from attncli.analysis.effects.sweep_memory import least
 from attncli.errors import LimitError
 from attncli.mechanism.intervention import Zero
 from attncli.models.model import Model

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attncli.analysis.records.fixed import Floats
+from attncli.analysis.records.whole_numbers import Floats
 from attncli.analysis.visible_keys import Bools, Ints
 
 Bits = np.ndarray[Any, np.dtype[np.uint8]]

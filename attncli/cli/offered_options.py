@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
-from attncli.cli.repeated import gathered, group_of, repeated_names, several
+from attncli.cli.repeated_options import gathered, group_of, repeated_names, several
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from asking import ask
 from render import documents
 from render.shown import loose
 
-from attncli.render.screens.answer import find_answer, run_answer
 from attncli.render.screens.heads_answer import heads_answer
+from attncli.render.screens.sentence_answer import find_answer, run_answer
 from attncli.render.view import View
 
 WIDE = View(width=200)
