@@ -11,7 +11,7 @@ from attncli.inputs.checkpoint import Checkpoint
 from attncli.models import transformers_library as library
 from attncli.models.families import MODEL_TYPES
 
-UNDER = ("model.language_model.", "language_model.model.", "language_model.")
+UNDER = ("model.language_model.", "language_model.model.", "language_model.", "model.text_model.")
 """Where the text model's tensors stand, the longest first; its output head may stand outside."""
 OTHERS = ("visual.", "model.visual.")
 """Where, in models that keep the text model's tensors at the top, those of another part stand."""

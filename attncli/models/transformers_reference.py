@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, first_sentence
+from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.file_opening import read_regular
 from attncli.inputs.positioned_file import LARGEST_FILE
 from attncli.inputs.shards import find_tensors
+from attncli.inputs.torch_checkpoint import TorchCheckpoint
 from attncli.models import transformers_library as library
 from attncli.models import transformers_windows as windows
 
@@ -138,7 +141,11 @@ def _weights(model: Any, out: Any, side: str, everywhere: Sequence[int] | None) 
 
 def _stored(folder: Path) -> dict[str, Any]:
     """Every tensor, read by the safetensors library itself, but from memory: a mapped file that shrinks ends the
-    process."""
+    process. Pickled ones are read as runs read them."""
+    checkpoint = Checkpoint.open(folder)
+    if isinstance(checkpoint, TorchCheckpoint):
+        backend = choose("torch", device="cpu", dtype="float32")
+        return {name: backend.keep(checkpoint.read(name)) for name in checkpoint.names()}
     reader: Any = import_module("safetensors.torch")
     found: dict[str, Any] = {}
     for path in sorted({info.file for info in find_tensors(folder.resolve()).values()}):

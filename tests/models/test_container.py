@@ -41,6 +41,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "text_config": {**PLAIN, "model_type": "llama"}, "image_token_index": 60,
         "vision_config": {**EYES, "model_type": "clip_vision_model", "projection_dim": 8},
     },
+    "smolvlm": {
+        "text_config": {**PLAIN, "model_type": "llama"}, "image_token_id": 60,
+        "vision_config": {**EYES, "model_type": "smolvlm_vision"},
+    },
     "qwen2_vl": {
         "text_config": {**PLAIN, **ROTARY},
         "vision_config": {"depth": 1, "embed_dim": 16, "hidden_size": 32, "num_heads": 2, "patch_size": 4},

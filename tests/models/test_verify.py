@@ -54,6 +54,17 @@ def test_both_sides_of_an_encoder_decoder(tmp_path: Path) -> None:
     ] * 3
 
 
+def test_pickled_weights_are_verified_as_the_same_ones_are(llama: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(llama / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
+    one, other = (verify.verify(folder, IDS) for folder in (llama, tmp_path))
+    assert other.passed
+    assert [layer.relative for layer in other.layers] == [layer.relative for layer in one.layers]
+
+
 def test_a_decoder_that_reads_random_states(tmp_path: Path) -> None:
     found = verify.verify(make(CASES["whisper"], tmp_path), IDS)
     assert found.passed
