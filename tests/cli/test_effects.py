@@ -181,6 +181,13 @@ def test_small_effects_of_all_heads_are_told_apart_without_colour() -> None:
     assert len({cell.strip("*") for line in lines[2:7] for cell in line.split()[1:]}) > 4
 
 
+def test_chance_is_told_where_it_is_less_than_one_head(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        given = f"a b\nb {name} c\n".encode()
+        ask("ablate", "--lines", "--json", "--output", str(tmp_path / f"{name}.json"), stdin=given)
+    assert "About 0.4 would by chance alone." in ask("compare", *(str(tmp_path / f"{name}.json") for name in "ab")).out
+
+
 def test_patch_reads_standard_input() -> None:
     given = ask("patch", "-", "a c", "--json", stdin=b"a b").json
 

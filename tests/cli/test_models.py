@@ -191,3 +191,9 @@ def test_words_for_ranges_and_sizes() -> None:
         "3.4 MB",
         "6.4 GB",
     ]
+
+
+def test_brief_is_the_answer_alone() -> None:
+    whole, brief = (ask("models", "show", "minilm", *more).out for more in ((), ("--brief",)))
+    assert brief == "minilm has 6 layers of 12 heads, and 22,713,216 parameters.\n"
+    assert whole.endswith(brief)

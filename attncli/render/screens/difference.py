@@ -65,5 +65,6 @@ def _answer(document: DifferenceDocument, view: View) -> Lines:
     said = [say(view, "difference.most", named(first, view), number(first.a), number(first.b))]
     if known:
         said.append(say(view, "difference.sure", sum(sure), len(known)))
-        said.append(say(view, "difference.many", f"{len(known) * 0.05:.0f}"))
+        chance = len(known) * 0.05
+        said.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
     return stack(remark(begun(one), view, style="") for one in said)

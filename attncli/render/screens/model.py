@@ -50,6 +50,8 @@ PLACES = {
 
 def model_screen(document: ModelDocument, view: View) -> Lines:
     """Where a checkpoint is, its sizes, its layers by group, and the estimate if one was asked for."""
+    if view.brief:
+        return finished(model_answer(document, view), view)
     spec, types = document.spec, document.bytes
     folder = folded(safe(document.folder, ascii=view.ascii), view.width - SIDE)
     top = [
