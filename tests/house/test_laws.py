@@ -164,8 +164,23 @@ def test_files_are_short():
 
 
 def test_files_are_named_for_a_noun():
+    vague = {
+        "utils",
+        "util",
+        "helpers",
+        "helper",
+        "common",
+        "misc",
+        "tools",
+        "sight",
+        "watch",
+        "whole",
+        "moved",
+        "thin",
+    }
+    vague |= {"room", "effort", "answer", "sides", "apart", "ends", "making", "running", "offer", "repeated"}
     for path in EVERYTHING:
-        assert path.stem not in ("utils", "util", "helpers", "helper", "common", "misc", "tools"), name_of(path)
+        assert path.stem not in vague, name_of(path)
 
 
 def test_processes_are_started_in_one_place():

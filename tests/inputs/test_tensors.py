@@ -35,6 +35,18 @@ def torch_file(path, content, **options):
     return path
 
 
+def written(path, array):
+    """A file of the kind that the path's ending names, with one array, x."""
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".pt":
+        import torch
+
+        torch_file(path, {"x": torch.from_numpy(array)})
+    else:
+        write_tensors(path, {"x": array}, {})
+
+
 @pytest.mark.parametrize("kind", [".safetensors", ".npz", ".SAFETENSORS"])
 def test_round_trip(tmp_path, kind):
     path = tmp_path / f"file{kind}"
@@ -168,14 +180,7 @@ def test_numbers_that_are_not_finite(tmp_path, kind, value, told):
     array = np.zeros((3, 5), np.float32)
     array[1, 2] = array[2, 0] = value
     path = tmp_path / f"x{kind}"
-    if kind == ".npy":
-        np.save(path, array)
-    elif kind == ".pt":
-        import torch
-
-        torch_file(path, {"x": torch.from_numpy(array)})
-    else:
-        write_tensors(path, {"x": array}, {})
+    written(path, array)
     with pytest.raises(InputError, match=rf"'x' holds {told} at \[1, 2\], the first of 2") as caught:
         read_tensors(path)
     assert caught.value.where == str(path)
@@ -231,14 +236,7 @@ def test_unknown_endings(tmp_path, name):
 def test_the_limit(tmp_path, kind):
     path = tmp_path / f"x{kind}"
     array = np.ones(1000)
-    if kind == ".npy":
-        np.save(path, array)
-    elif kind == ".pt":
-        import torch
-
-        torch_file(path, {"x": torch.from_numpy(array)})
-    else:
-        write_tensors(path, {"x": array}, {})
+    written(path, array)
     with pytest.raises(LimitError):
         read_tensors(path, limit=7000)
     assert read_tensors(path, limit=12000)["x"].sum() == 1000
