@@ -164,7 +164,7 @@ def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOp
     record = run_record(model, text.text, request.tokens_of(model, text))
     effects = page_output.effects_of(document)
     at = document.place
-    start = {"view": "effects"} | ({} if isinstance(at, str) else {"query": str(at.token)})
+    start = ({"view": "effects"} if effects else {}) | ({} if isinstance(at, str) else {"query": str(at.token)})
     page_output.write(page, Page(text.text, [record], effects=effects, start=start, lang=lang, budget=page.budget))
 
 

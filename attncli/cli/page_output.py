@@ -108,7 +108,12 @@ def write(asked: PageOptions, page: Page) -> None:
 
 
 def effects_of(document: Document) -> list[Effects]:
-    """What a document of effects says of its heads, measure by measure; nothing for another document."""
+    """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
+    tells of no head alone, or only of heads that look at another text."""
+    return [found for found in _effects_of(document) if found.heads]
+
+
+def _effects_of(document: Document) -> list[Effects]:
     from attncli.analysis.documents.ablate import AblateDocument
     from attncli.analysis.documents.logits import LogitsDocument
     from attncli.analysis.documents.patch import PatchDocument

@@ -93,6 +93,7 @@ def _show_page(
 
 
 def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
+    from attncli.analysis.documents.ablate import AblateDocument
     from attncli.analysis.documents.compare import CompareDocument
     from attncli.render.page.contents import Page
 
@@ -103,6 +104,8 @@ def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
         records = compared_records(document)
         return Page(records[0].text, records, pairs=(same, same), start=start, lang=lang, budget=budget, partial=True)
     effects = page_output.effects_of(document)
+    if isinstance(document, AblateDocument) and not effects:  # of all heads at once, or of those of another text
+        raise _no_heads(document, file)
     start = {"view": "effects"} if effects else {}
     title = str(getattr(document, "text", file.name))
     return Page(title, [record_of(document, file)], effects=effects, start=start, lang=lang, budget=budget)
@@ -119,13 +122,17 @@ def record_of(document: Document, file: Path) -> RunRecord:
         return tensors_record(read_tensors(file, allow_nonfinite=True), document)
     record = document_record(document)
     if record is None:
-        raise InputError(
-            f"a document {document.schema} holds no heads to look at",
-            where=str(file),
-            expected="one of run, heads, find, compare, cross, tensors, ablate, logits or patch",
-            hint="attn scan show FOLDER --html FILE" if document.schema.startswith("attn.scan/") else "",
-        )
+        raise _no_heads(document, file)
     return record
+
+
+def _no_heads(document: Document, file: Path) -> InputError:
+    return InputError(
+        f"a document {document.schema} holds no heads to look at",
+        where=str(file),
+        expected="one of run, heads, find, compare, cross, tensors, ablate, logits or patch",
+        hint="attn scan show FOLDER --html FILE" if document.schema.startswith("attn.scan/") else "",
+    )
 
 
 def opened(file: Path, top: int = 10) -> Document:

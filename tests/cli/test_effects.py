@@ -157,6 +157,8 @@ def test_heads_taken_away_at_once_are_answered_for() -> None:
     said = " ".join(ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b").out.split())
     together = ask("ablate", "a b c", "--head", "0,1", "--together", "--query", "b", "--json").json["together"]
     assert f'Taking away the chosen heads, all at once, changes "b" by {together["vector"]["cosine"]:.3f}.' in said
+    whole = " ".join(ask("ablate", "a b c", "--together", "--query", "b").out.split())  # nothing is left of a layer
+    assert 'Without any of these heads "b" is 0 and has no direction.' in whole
     cut = " ".join(ask("ablate", "a b c", "--from", "b", "--to", "a", "--together").out.split())
     assert 'Cutting this link in all of the chosen heads at once changes "b" by' in cut
 

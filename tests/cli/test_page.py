@@ -83,6 +83,16 @@ def test_view_makes_the_page_of_saved_effects(tmp_path: Path) -> None:
     assert f"{effects['kind']}.lead" in found["words"]["en"]
 
 
+def test_effects_of_no_head_alone_have_no_view_on_a_page(tmp_path: Path) -> None:
+    saved, file = tmp_path / "saved.json", tmp_path / "page.html"
+    assert ask("ablate", TEXT, "--head", "0,1", "--together", "--html", str(file), "--json", "-o", str(saved)).code == 0
+    found = meta(file)
+    assert (found["effects"], found["start"].get("view")) == ([], None)
+    answer = ask("view", str(saved), "--html", str(tmp_path / "other.html"))
+    assert (answer.code, "holds no heads to look at" in answer.err) == (3, True)
+    assert not (tmp_path / "other.html").exists()
+
+
 def test_view_of_tensors_has_their_queries_and_keys(tmp_path: Path) -> None:
     saved, file = tmp_path / "saved.safetensors", tmp_path / "page.html"
     assert ask("run", TEXT, "--num-heads", "2", "--save", str(saved)).code == 0

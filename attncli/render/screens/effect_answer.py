@@ -133,6 +133,8 @@ def told(document: AblateDocument, view: View) -> list[str]:
         if not document.effects:
             name += ".alone"
         found.append(say(view, name, number(together), subject_))
+    elif len(document.effects) != 1 and not link:
+        found.append(say(view, "effect.together.undefined", subject_))
     if len(effects) > 1:
         found.append(say(view, "effect.sum.link" if link else "effect.sum"))
     return [begun(said) for said in found]
