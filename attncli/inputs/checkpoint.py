@@ -17,7 +17,7 @@ from attncli.inputs.array_pool import Pool
 from attncli.inputs.dtypes import named
 from attncli.inputs.file_opening import is_there
 from attncli.inputs.positioned_file import PositionedFile
-from attncli.inputs.read_ahead import WORTH_A_THREAD, Pieces, ReadAhead, Stretch
+from attncli.inputs.read_ahead import WORTH_A_PLAN, Pieces, ReadAhead, Stretch
 from attncli.inputs.read_product import multiplied, worth_it
 from attncli.inputs.shards import INDEX, SINGLE, TensorInfo, find_tensors, guarded, no_tensor
 from attncli.inputs.strict_json import read_object
@@ -164,7 +164,7 @@ class Checkpoint:
         """
         self._stop()
         infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
-        if sum(info.bytes for _, info in infos) >= WORTH_A_THREAD:
+        if sum(info.bytes for _, info in infos) >= WORTH_A_PLAN:
             self._plan = ReadAhead(
                 [
                     Stretch(self._file(info), name, info.start, info.stop, self._row(info, 1) - info.start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from attncli.errors import InputError
@@ -47,6 +48,12 @@ class PositionedFile:
             raise InputError(f"{about} cannot be read: {error.strerror or error}", where=str(self.path)) from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self._written):
             raise self._changed("this file was changed while it was read")
+
+    def expect(self, start: int, count: int) -> None:
+        """Let the system know that these bytes will be read soon; it reads them when it likes."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # a file system that takes no advice
+                os.posix_fadvise(self._handle, start, count, os.POSIX_FADV_WILLNEED)
 
     def close(self) -> None:
         """Give the file back; reading is over."""

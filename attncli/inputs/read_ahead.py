@@ -1,10 +1,12 @@
-"""Reading ahead: while one layer is computed, a thread reads the bytes that the next ones will need."""
+"""Reading ahead: the system is told which bytes come next, and each thread reads what it is about to work on.
+
+A piece is worked on by the processor that has just read it, while it is in that processor's cache.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from threading import Lock, Semaphore, Thread
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,12 @@ from attncli.inputs.positioned_file import PositionedFile
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**21
-DEPTH = 16
-"""Pieces read before they are taken: 32 MiB in all."""
+AHEAD = 2**25
+"""Bytes that the system is asked for before they are read."""
 TOGETHER = 64
 """Products are as fast as they can be with multiples of this many rows of a weight."""
-WORTH_A_THREAD = 64 * 2**20
-"""Fewer bytes than this are read faster without handing them from thread to thread."""
+WORTH_A_PLAN = 64 * 2**20
+"""Fewer bytes than this are read as fast without."""
 
 
 class Stretch(Struct, frozen=True, eq=False):
@@ -41,40 +43,45 @@ class Stretch(Struct, frozen=True, eq=False):
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    size: bytes in all; step: of every piece but the last. count: how many pieces there are. take, give_back: get the
-    next piece and let it go. Iterating gives (first byte, piece), which is valid until the thread asks for its next
-    one; it raises what reading raised.
+    free: buffers that nobody uses. count: how many pieces there are. passed: told when a piece is taken. Iterating
+    gives (first byte, piece), which is valid until the thread asks for its next one; it raises as `PositionedFile`.
     """
 
-    def __init__(self, size: int, step: int, take: Callable[[], Array], give_back: Callable[[Array], None]) -> None:
-        self.count = -(-size // step)
-        self._size, self._step, self._take, self._give_back = size, step, take, give_back
+    def __init__(self, stretch: Stretch, free: list[Array], passed: Callable[[int], None]) -> None:
+        self._stretch, self._free, self._passed = stretch, free, passed
+        self._size, self._step = stretch.stop - stretch.start, stretch.step
         self._taken, self._lock = 0, Lock()
+        self.count = -(-self._size // self._step)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
-        while True:
-            with self._lock:
-                first = self._taken
-                if first >= self._size:
-                    return
-                piece = self._take()
-                self._taken = first + self._step
-            yield first, piece[: min(self._step, self._size - first)]
-            self._give_back(piece)
+        buffer = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
+        try:
+            while (first := self._next()) < self._size:
+                piece = buffer[: min(self._step, self._size - first)]
+                about = f"tensor {self._stretch.tensor!r}"
+                self._stretch.file.fill(piece.data, self._stretch.start + first, about)
+                yield first, piece
+        finally:
+            self._free.append(buffer)
+
+    def _next(self) -> int:
+        with self._lock:
+            first = self._taken
+            self._taken += self._step
+            if first < self._size:
+                self._passed(min(self._step, self._size - first))
+        return first
 
 
 class ReadAhead:
-    """Bytes of several stretches, in their order, read by a thread that stays at most 32 MiB ahead of `pieces`."""
+    """Bytes of several stretches, in their order, of which the system has the next 32 MiB ready."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]
-        self._ready: SimpleQueue[Array | BaseException] = SimpleQueue()
+        self._asked = list(reversed(self._left))
         self._free: list[Array] = []
-        self._room = Semaphore(DEPTH)
-        self._stopped = False
-        # a daemon, so that a run that ends early does not wait for bytes that nobody wants
-        self._thread = Thread(target=self._read, args=(tuple(self._left),), name="attn-read-ahead", daemon=True)
-        self._thread.start()
+        self._passed = self._told = 0
+        self._pass(0)
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next bytes in line are just these."""
@@ -86,40 +93,17 @@ class ReadAhead:
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
-        stretch = self._left.pop(0)
-        return Pieces(stretch.stop - stretch.start, stretch.step, self._take, self._give_back)
-
-    def _take(self) -> Array:
-        match self._ready.get():
-            case BaseException() as error:
-                self._ready.put(error)  # for the other threads that wait for a piece
-                raise error
-            case piece:
-                return piece
-
-    def _give_back(self, piece: Array) -> None:
-        self._free.append(piece)
-        self._room.release()
+        return Pieces(self._left.pop(0), self._free, self._pass)
 
     def close(self) -> None:
-        """Stop reading and wait for the thread."""
-        self._stopped = True
+        """Ask for no more."""
         self._left.clear()
-        self._room.release()
-        self._thread.join()
+        self._asked.clear()
 
-    def _read(self, stretches: Sequence[Stretch]) -> None:
-        try:
-            for stretch in stretches:
-                for start in range(stretch.start, stretch.stop, stretch.step):
-                    self._room.acquire()
-                    if self._stopped:
-                        return
-                    # the piece given back last is still in the processor's cache
-                    piece = self._free.pop() if self._free else np.empty(PIECE, np.uint8)
-                    stretch.file.fill(
-                        piece[: min(stretch.step, stretch.stop - start)].data, start, f"tensor {stretch.tensor!r}"
-                    )
-                    self._ready.put(piece)
-        except BaseException as error:  # told to whoever takes the next piece
-            self._ready.put(error)
+    def _pass(self, count: int) -> None:
+        """Note that so many bytes are taken, and ask for what is then less than `AHEAD` away, a stretch at a time."""
+        self._passed += count
+        while self._asked and self._told < self._passed + AHEAD:
+            stretch = self._asked.pop()
+            stretch.file.expect(stretch.start, stretch.stop - stretch.start)
+            self._told += stretch.stop - stretch.start

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import ITEM, SCORE_ITEM
 from attncli.arrays.selection import EVERY, Selection, selected
-from attncli.inputs.read_ahead import DEPTH, PIECE, WORTH_A_THREAD
+from attncli.inputs.read_ahead import PIECE, WORTH_A_PLAN
 from attncli.mechanism.spec import Attention, Block, Experts, Mlp, Spec
 from attncli.models.roles import layer_roles
 
@@ -139,7 +139,7 @@ def estimate(
     )
     memory = {
         "weights at a time": max((_at_a_time(spec, block) for block in blocks), default=0) * wide,
-        "reading ahead": DEPTH * PIECE if read >= WORTH_A_THREAD else 0,
+        "reading ahead": 2 * PIECE if read >= WORTH_A_PLAN else 0,
         "vectors": tokens * max((_widths(spec, block) for block in blocks), default=0) * wide,
         "scores of one layer": heads * tokens * scores,
         "scores that are kept": held * tokens * tokens * wide,

@@ -146,7 +146,7 @@ def test_a_number_too_large_for_the_type_read_is_refused(tmp_path: Path) -> None
 
 
 def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 1)
     big = {f"t{i}": RANDOM.standard_normal((1009, 1031 + i)).astype(ml_dtypes.bfloat16) for i in range(5)} | {
         "none": np.zeros(0, np.float32)
     }
@@ -169,7 +169,7 @@ COMPUTING = [("numpy", "float32"), ("torch", "float32"), ("torch", "bfloat16")]
 def test_a_product_while_reading_is_that_of_the_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str, rows: int, width: int, count: int
 ) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
     chance = np.random.default_rng(rows)
     weight = chance.standard_normal((rows, width)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
     x, bias = chance.standard_normal((count, width)).astype(np.float32), chance.standard_normal(rows).astype(np.float32)
@@ -199,7 +199,7 @@ def test_a_product_while_reading_is_that_of_the_matrix(
 def test_a_product_while_reading_is_that_of_a_matrix_stored_turned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
 ) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
     chance = np.random.default_rng(0)
     weight = chance.standard_normal((2003, 1031)).astype(ml_dtypes.bfloat16 if stored == "bfloat16" else stored)
     x, bias = chance.standard_normal((40, 2003)).astype(np.float32), chance.standard_normal(1031).astype(np.float32)
@@ -223,7 +223,7 @@ def test_a_product_while_reading_is_that_of_a_matrix_stored_turned(
 def test_a_weight_that_is_not_finite_is_refused_while_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float, place: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
     weight = np.ones((1021, 1031), ml_dtypes.bfloat16)
     weight[place] = bad
     folder = make(tmp_path / "m", {"model.safetensors": {"a": weight}})
@@ -244,7 +244,7 @@ def test_a_weight_that_is_not_finite_is_refused_while_reading(
 def test_a_vector_that_is_not_finite_is_no_fault_of_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, dtype: str
 ) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 2**20)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 2**20)
     folder = make(tmp_path / "m", {"model.safetensors": {"a": np.ones((1021, 1031), ml_dtypes.bfloat16)}})
     backend = choose(name, device=None, dtype=dtype)
     with Checkpoint.open(folder) as found:
@@ -261,7 +261,7 @@ def test_a_vector_that_is_not_finite_is_no_fault_of_the_weights(
 def test_a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 1)
     for change, ahead in ((_shrink, False), (_shrink, True), (_rewrite, False)):
         folder = make(
             tmp_path / "x",

@@ -61,7 +61,7 @@ def test_products_while_reading_are_those_of_whole_tensors(
     folder = folder_of(name)
     tokens = loaded(folder).tokenizer.ids_to_tokens(IDS)
     whole = [trace.after for trace in loaded(folder).trace(tokens)]
-    monkeypatch.setattr(reading, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(reading, "WORTH_A_PLAN", 1)
     monkeypatch.setattr(reading, "PIECE", 2000)  # less than any matrix, more than a vector
     done: list[str] = []
     product = Checkpoint.product
