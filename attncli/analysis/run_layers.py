@@ -44,7 +44,7 @@ def of_query(layer: RunLayer, query: int | None) -> RunLayer:
         if stages is UNSET:
             return UNSET
         return {
-            stage: rows[query : query + 1].copy() if "query" in DECLARED[stage].axes else rows
+            stage: rows[query : query + 1].copy() if stage in DECLARED and "query" in DECLARED[stage].axes else rows
             for stage, rows in stages.items()
         }
 

@@ -170,3 +170,9 @@ def test_no_column_of_two_texts_is_cut() -> None:
     row = next(line for line in screen.splitlines() if "max diff" in line)
     assert row.split()[-5:] == ["error", "else", "A", "else", "B"]
     assert "…" not in row
+
+
+def test_texts_that_share_a_beginning_are_the_same_there_alone() -> None:
+    asked = ("--mask", "causal", "--brief")
+    assert ask("compare", "a b c", "a b d", *asked).out.startswith("On the tokens that both texts have, the weights")
+    assert ask("compare", "a b c", "a b c", *asked).out.startswith("The weights of A and B are the same")

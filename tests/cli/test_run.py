@@ -190,3 +190,12 @@ def test_screens_fit_the_terminal(text: str, width: int) -> None:
         assert found.code == 0
         assert max(cells(line) for line in found.out.splitlines()) <= width
         assert "--ascii" not in options or found.out.isascii()
+
+
+def test_one_query_of_every_stage() -> None:
+    """Embeddings and positions are inputs, and stay whole."""
+    shown = ask("run", "a b c", "--query", "b", "--position", "sinusoidal", "--show", "all")
+    assert shown.code == 0
+    for name in ("embeddings E", "positions P"):
+        block = next(part for part in shown.out.split("\n\n") if part.startswith(name))
+        assert [line.split()[1] for line in block.splitlines()[2:5]] == ["a", "b", "c"]

@@ -130,7 +130,7 @@ def test_a_comparison_says_where_and_which_way_it_differs() -> None:
     head = {"a": {"layer": 0, "head": 1}, "kept": 0.5, "max_difference": {"value": -0.3, "query": 0, "key": 1}}
     head["difference"] = [[0.0, -0.3], [0.0, 0.0]]
     aligned = [(0, 0), (1, 1)]
-    document = {"a": made, "aligned": aligned, "heads": [head], "summary": {"max_difference": -0.3}}
+    document = {"a": made, "b": made, "aligned": aligned, "heads": [head], "summary": {"max_difference": -0.3}}
     said = compare_answer(loose(document), WIDE).plain
     assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
     assert "Of the weight in A, 50 % rests on keys that B sees too." in said

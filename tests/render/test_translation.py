@@ -38,7 +38,7 @@ COMMANDS = [
     ("explain", "matrix-softmax", TEXT),
     ("explain", "order", TEXT), ("explain", "metric", "entropy"),
     ("tokens", TEXT), ("weights", "show", "sample_inputs/mha.safetensors"),
-    ("models", "list"), ("models", "show", "minilm"),
+    ("models", "list"), ("models", "show", "minilm"), ("weights", "show", "sample_inputs/captured.npz"),
 ]  # fmt: skip
 MEANT = re.compile(r"((the|cat|dog|sat|a|w\d+)\s*)+|.*[a-z]+:[A-Z]+.*")
 """What stays as it is in every language: texts of the user, and signs."""

@@ -220,6 +220,7 @@ ANALYSIS: dict[str, str] = {
     "a smaller -n": "更小的 -n",
     "the numbers were not read: {0}": "没有读取数值：{0}",
     "not read as an attention: {0}": "没有作为注意力读取：{0}",
+    "not read as an attention: {0}; expected {1}": "没有作为注意力读取：{0}；应为 {1}",
     "{0} holds {1} of {2} values that are not finite; such a file does not run": "{0} 的 {2} 个值中有 {1} 个不是有限的数；这样的文件无法运行",
     "unknown dtype {0}": "未知的数据类型 {0}",
     "the numpy backend runs on the cpu, not on {0}": "numpy 后端在 cpu 上运行，不在 {0} 上",

@@ -84,8 +84,11 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
     """The answer of an `attn.compare/1` document: whether the weights differ, and which one most."""
     most = document.summary.max_difference
     heads = document.heads
-    if not heads or most is None or abs(most) <= SAME:
-        return _said([say(view, "answer.compare.same") if heads else ""], view)
+    if not heads:
+        return Lines()
+    if most is None or abs(most) <= SAME:
+        shared = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
+        return _said([say(view, "answer.compare.same.shared" if shared else "answer.compare.same")], view)
     head = max(heads, key=lambda each: abs(each.max_difference.value))
     found = head.max_difference
     ends = [_word(document.a.tokens, getattr(found, end), view) for end in ("query", "key")]

@@ -92,7 +92,7 @@ def subject(document: AblateDocument, view: View) -> str:
     """What is measured: a token's vector, the mean of all, a prediction."""
     first = document.measures[0]
     if first != "vector":
-        return say(view, f"effect.subject.{'every' if document.every else first}", _target(document))
+        return say(view, f"effect.subject.{'every' if document.every else first}", _target(document, view))
     if document.place == "mean":
         return say(view, "effect.subject.mean")
     texts = [token.text for token in document.tokens[document.place.token : _last(document.place) + 1]]
@@ -103,8 +103,9 @@ def _last(place: TokenPlace) -> int:
     return place.token if place.last is UNSET else place.last
 
 
-def _target(document: AblateDocument) -> str:
-    return "" if document.target is None else label(document.target.text.strip() or document.target.text)
+def _target(document: AblateDocument, view: View) -> str:
+    target = document.target
+    return "" if target is None else say(view, "quoted", label(target.text.strip() or target.text, ascii=view.ascii))
 
 
 def told(document: AblateDocument, view: View) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from attncli.analysis.documents.generate import GenerateDocument
 from attncli.render.bars import bar
-from attncli.render.headings import remark
-from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.headings import heading, remark
+from attncli.render.lines import Lines, finished, spaced, stack
 from attncli.render.matrix import matrix
 from attncli.render.safe import label, safe
 from attncli.render.screen_parts import PARTS_OF
@@ -79,7 +79,7 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
     )
     end = "; ended by itself" if document.ended else ""
     text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
-    return stack((line(("continuation", "bold")), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
+    return stack((heading("continuation", "", view), remark(text, view, style="bold"), remark(f"{how}{end}", view)))
 
 
 def _seen(document: GenerateDocument, view: View) -> Lines:

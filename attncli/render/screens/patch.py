@@ -78,7 +78,7 @@ def _heads(document: PatchDocument, view: View) -> Lines:
 def told(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
     names = [
-        label(token.text.strip() or token.text, ascii=view.ascii)
+        say(view, "quoted", label(token.text.strip() or token.text, ascii=view.ascii))
         for token in (document.target, document.versus)
         if token
     ]
