@@ -210,7 +210,8 @@ def portions(hidden: Array, vocabulary: int) -> Iterator[Array]:
 def turned(x: Floats, others: Floats) -> Readings:
     """1 − cos(x, x′) as ½‖x̂ − x̂′‖², which loses no digits near 0, and ‖x − x′‖/‖x‖. x: [width]; others: [branch,
     width]."""
-    length, lengths = np.linalg.norm(x), np.linalg.norm(others, axis=-1)
+    # both by the same sum, so that equal vectors are 0 apart, bit for bit
+    (length,), lengths = np.linalg.norm(x[None], axis=-1), np.linalg.norm(others, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.linalg.norm(x / length - others / lengths[:, None], axis=-1)
         moved = np.linalg.norm(others - x, axis=-1) / length

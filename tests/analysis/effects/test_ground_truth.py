@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import attncli
 from attncli.analysis.effects.ablation import Removal, Removed, remove
 from attncli.analysis.effects.changes import ByMean, ByZero, Link
-from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.measures import Asked, turned
 from attncli.analysis.effects.places import Chosen, everything
 from attncli.mechanism.intervention import KnockOut, Replace, Zero
 from attncli.mechanism.mask import Causal
@@ -75,6 +75,13 @@ def test_a_hidden_link_changes_nothing_at_all() -> None:
     )
     assert {(effect.readings["cosine"], effect.readings["norm"]) for effect in found.effects} == {(0.0, 0.0)}
     assert found.together == {"cosine": 0.0, "norm": 0.0}
+
+
+def test_a_vector_that_stays_does_not_turn_at_all() -> None:
+    vectors = np.random.default_rng(3).normal(size=(300, 30))
+    found = [turned(vector, vectors) for vector in vectors]
+    assert [float(each["cosine"][at]) for at, each in enumerate(found)] == [0.0] * 300
+    assert all(np.delete(each["cosine"], at).min() > 0.01 for at, each in enumerate(found))
 
 
 def test_a_head_that_writes_nothing_changes_nothing_at_all() -> None:
