@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 from attncli.errors import InputError
@@ -49,11 +48,17 @@ class PositionedFile:
         if (now.st_size, now.st_mtime_ns) != (self.size, self._written):
             raise self._changed("this file was changed while it was read")
 
-    def expect(self, start: int, count: int) -> None:
-        """Let the system know that these bytes will be read soon; it reads them when it likes."""
-        if hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # a file system that takes no advice
-                os.posix_fadvise(self._handle, start, count, os.POSIX_FADV_WILLNEED)
+    def at_hand(self, place: int) -> bool:
+        """Whether reading this byte waits for no disk; true where the system does not say."""
+        if not hasattr(os, "RWF_NOWAIT"):
+            return True
+        try:
+            os.preadv(self._handle, [bytearray(1)], place, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def close(self) -> None:
         """Give the file back; reading is over."""

@@ -1,4 +1,4 @@
-"""Reading ahead: the system is told which bytes come next, and each thread reads what it is about to work on.
+"""Reading ahead: each thread reads what it is about to work on, and another one sees to it that it need not wait.
 
 A piece is worked on by the processor that has just read it, while it is in that processor's cache.
 """
@@ -6,18 +6,20 @@ A piece is worked on by the processor that has just read it, while it is in that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
+from contextlib import suppress
+from threading import Condition, Lock, Thread
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from attncli.errors import InputError
 from attncli.inputs.positioned_file import PositionedFile
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**21
-AHEAD = 2**25
-"""Bytes that the system is asked for before they are read."""
+AHEAD = 2**27
+"""Bytes that are fetched from the disk before they are taken."""
 TOGETHER = 64
 """Products are as fast as they can be with multiples of this many rows of a weight."""
 WORTH_A_PLAN = 64 * 2**20
@@ -43,12 +45,13 @@ class Stretch(Struct, frozen=True, eq=False):
 class Pieces:
     """A stretch piece by piece, for several threads: each piece goes to one of them, with its place.
 
-    free: buffers that nobody uses. count: how many pieces there are. passed: told when a piece is taken. Iterating
-    gives (first byte, piece), which is valid until the thread asks for its next one; it raises as `PositionedFile`.
+    free: buffers that nobody uses. count: how many pieces there are. tell: told the size of each that is taken.
+    Iterating gives (first byte, piece), which is valid until the thread asks for its next one; it raises as
+    `PositionedFile`.
     """
 
-    def __init__(self, stretch: Stretch, free: list[Array], passed: Callable[[int], None]) -> None:
-        self._stretch, self._free, self._passed = stretch, free, passed
+    def __init__(self, stretch: Stretch, free: list[Array], tell: Callable[[int], None]) -> None:
+        self._stretch, self._free, self._tell = stretch, free, tell
         self._size, self._step = stretch.stop - stretch.start, stretch.step
         self._taken, self._lock = 0, Lock()
         self.count = -(-self._size // self._step)
@@ -69,19 +72,23 @@ class Pieces:
             first = self._taken
             self._taken += self._step
             if first < self._size:
-                self._passed(min(self._step, self._size - first))
+                self._tell(min(self._step, self._size - first))
         return first
 
 
 class ReadAhead:
-    """Bytes of several stretches, in their order, of which the system has the next 32 MiB ready."""
+    """Bytes of several stretches, in their order. A thread fetches from the disk those that are not in the system's
+    memory yet, at most 128 MiB before they are taken."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._left = [stretch for stretch in stretches if stretch.stop > stretch.start]
-        self._asked = list(reversed(self._left))
         self._free: list[Array] = []
-        self._passed = self._told = 0
-        self._pass(0)
+        self._taken = self._reached = 0
+        self._stopped = False
+        self._moved = Condition()
+        # a daemon, so that a run that ends early does not wait for bytes that nobody wants
+        self._thread = Thread(target=self._fetch, args=(tuple(self._left),), name="attn-read-ahead", daemon=True)
+        self._thread.start()
 
     def serves(self, tensor: str, start: int, stop: int) -> bool:
         """Whether the next bytes in line are just these."""
@@ -93,17 +100,33 @@ class ReadAhead:
 
     def pieces(self) -> Pieces:
         """The pieces of the next stretch."""
-        return Pieces(self._left.pop(0), self._free, self._pass)
+        return Pieces(self._left.pop(0), self._free, self._take)
 
     def close(self) -> None:
-        """Ask for no more."""
+        """Stop reading and wait for the thread."""
+        with self._moved:
+            self._stopped = True
+            self._moved.notify()
         self._left.clear()
-        self._asked.clear()
+        self._thread.join()
 
-    def _pass(self, count: int) -> None:
-        """Note that so many bytes are taken, and ask for what is then less than `AHEAD` away, a stretch at a time."""
-        self._passed += count
-        while self._asked and self._told < self._passed + AHEAD:
-            stretch = self._asked.pop()
-            stretch.file.expect(stretch.start, stretch.stop - stretch.start)
-            self._told += stretch.stop - stretch.start
+    def _take(self, count: int) -> None:
+        self._taken += count
+        if self._taken + AHEAD // 2 > self._reached:
+            with self._moved:
+                self._moved.notify()
+
+    def _fetch(self, stretches: Sequence[Stretch]) -> None:
+        away = np.empty(0, np.uint8)
+        for stretch in stretches:
+            for start in range(stretch.start, stretch.stop, PIECE):
+                with self._moved:
+                    self._moved.wait_for(lambda: self._stopped or self._reached < self._taken + AHEAD)
+                    if self._stopped:
+                        return
+                count = min(PIECE, stretch.stop - start)
+                if self._reached >= self._taken and not stretch.file.at_hand(start + count - 1):
+                    away = away if away.size else np.empty(PIECE, np.uint8)
+                    with suppress(InputError):  # whoever takes these bytes will say it
+                        stretch.file.fill(away[:count].data, start, "")
+                self._reached += count

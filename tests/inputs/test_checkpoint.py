@@ -15,6 +15,7 @@ from attncli.arrays.backend import choose
 from attncli.errors import AttnError, InputError, LimitError, UnsupportedError
 from attncli.inputs import checkpoint as module
 from attncli.inputs.checkpoint import PIECE, Checkpoint
+from attncli.inputs.positioned_file import PositionedFile
 
 RANDOM = np.random.default_rng(11)
 TENSORS = {
@@ -158,6 +159,35 @@ def test_reading_ahead_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             for name in asked:
                 assert found.read(name, "float32").tobytes() == big[name].astype(np.float32).tobytes()
             assert found.bytes_read - before == sum(big[name].nbytes for name in asked)
+
+
+def test_what_is_not_in_memory_yet_is_fetched_before_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte at most once, whatever the takers do meanwhile, and nothing once reading has ended."""
+    monkeypatch.setattr(module, "WORTH_A_PLAN", 1)
+    monkeypatch.setattr(PositionedFile, "at_hand", lambda self, place: False)
+    fetched: list[tuple[int, int]] = []
+    fill = PositionedFile.fill
+
+    def noted(self: PositionedFile, view: memoryview, start: int, about: str) -> None:
+        fill(self, view, start, about)
+        if not about:
+            fetched.append((start, start + len(view)))
+
+    monkeypatch.setattr(PositionedFile, "fill", noted)
+    weights = {name: RANDOM.standard_normal((1009, 1031)) for name in ("a", "b")}
+    with Checkpoint.open(make(tmp_path / "m", {"model.safetensors": weights})) as found:
+        found.ahead(["a", "b"])
+        assert found._plan is not None
+        found._plan._thread.join()  # all of it is less than it may be ahead
+        places = [(info.start, info.stop) for info in found.names().values()]
+        assert sum(stop - start for start, stop in fetched) == sum(stop - start for start, stop in places)
+        assert fetched == sorted(set(fetched))
+        for name, weight in weights.items():
+            assert np.array_equal(found.read(name), weight)
+        found.ahead(["a", "b"])
+    assert found._plan is None
 
 
 COMPUTING = [("numpy", "float32"), ("torch", "float32"), ("torch", "bfloat16")]
