@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypedDict
+from typing import TypedDict, assert_never
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -180,6 +180,8 @@ def position_name(position: Position) -> str:
             return "relative-sines"
         case FirstBlockAgain():
             return "first-block-again"
+        case _:
+            assert_never(position)
 
 
 def position_stages(position: Position) -> tuple[str, ...]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from msgspec import UNSET
@@ -91,3 +91,5 @@ def _told(
             return position_name(inside), "scores", "S + (Q + b)·R, with R of the sinusoid of i − j", bias
         case FirstBlockAgain():
             return position_name(inside), "scores", "S + ln(1 + times) for keys of the first block", bias
+        case _:
+            assert_never(inside)

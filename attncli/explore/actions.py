@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import assert_never
 
 from attncli.errors import AttnError
 from attncli.explore import runs, saving, weight
@@ -130,6 +131,8 @@ def answered(walk: Walk, question: Question, text: str) -> None:
                 walk.follow()
             case "save":
                 _save(walk, saving.check(text, again=walk.written == text))
+            case _:
+                assert_never(question)
     except AttnError as error:
         walk.written = text
         walk.notice = Notice(f"{error.what}; {error.expected}" if error.expected else error.what)

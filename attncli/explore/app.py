@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from rich.console import Console
 from textual import events
@@ -147,6 +147,8 @@ class Explorer(App[None]):
                 act(self.walk, ACTIONS[key])
             case None:
                 return
+            case _:
+                assert_never(spot)
         self.draw()
 
     def on_mouse_scroll_down(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -110,8 +110,10 @@ class Held:
                 found = np.square(codes[rows].astype(np.float32) / np.float32(65535))
             case Products():
                 found = made_again(head.recipe, rows, seen)
-            case _:
+            case Absent():
                 found = np.full((len(rows), len(self.keys)), np.nan, np.float32)
+            case _:
+                assert_never(head.recipe)
         if seen is not None:
             found = np.where(seen, found, np.float32(np.nan))
         return found[:, : len(self.keys)]

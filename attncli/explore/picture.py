@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from attncli.explore.effects import effects, values
 from attncli.explore.frame import Drawn, Frame, Notice, framed
@@ -60,6 +61,8 @@ def _over(walk: Walk, view: View) -> Drawn | None:
             return lambda width, height: model_list(walk.state, walk.names, view, width, height)
         case None:
             return None
+        case _:
+            assert_never(walk.over)
 
 
 def _right(walk: Walk, held: Held, view: View) -> tuple[str, Drawn | None]:
@@ -91,3 +94,5 @@ def _right(walk: Walk, held: Held, view: View) -> tuple[str, Drawn | None]:
                 say(view, "explore.title.why", step + 1, len(STEPS), name),
                 lambda width, height: why(state, walk.derivation, view, width, height, told=walk.tour is None),
             )
+        case _:
+            assert_never(state.sight)

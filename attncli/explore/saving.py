@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import assert_never
 
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.run import RunDocument
@@ -22,6 +23,8 @@ def seen(source: Source, state: State, effects: Effects | None) -> Document:
             return source.document
         case Live():
             pass
+        case _:
+            assert_never(source)
     model, text, tokens = source.model, source.text, source.tokens
     match state.sight:
         case "why":

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import assert_never
 
 from attncli.arrays.backend import torch_is_installed
 from attncli.errors import InputError, UnsupportedError
@@ -50,6 +51,8 @@ def download(
                 return folder, _tensors(hub, folder, commit)
             case Parts.TOKENIZER:
                 pass
+            case _:
+                assert_never(asked.parts)
         return folder, None
 
 

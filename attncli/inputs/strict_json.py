@@ -68,6 +68,8 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged
         match found.get(TAG) if tagged and len(found) == 1 else None:
             case str() as word if word in TAGGED:
                 return TAGGED[word]
+            case _:
+                pass
         return found
 
     def constant(word: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -85,6 +85,8 @@ def frequencies(rope: Rope, length: int) -> tuple[Floats, float]:
         case LongRope(short, long, original, magnitude):
             divisors = np.asarray(long if length > original else short, np.float64)
             return plain / divisors, magnitude
+        case _:
+            assert_never(rope.scaling)
 
 
 def rotation(rope: Rope, positions: np.ndarray[Any, Any], length: int) -> tuple[Floats, Floats]:
@@ -113,6 +115,8 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
             a, b = turned[..., 0::2], turned[..., 1::2]
             pairs = backend.concat([(a * cos - b * sin)[..., None], (b * cos + a * sin)[..., None]], -1)
             done = pairs.reshape(turned.shape)
+        case _:
+            assert_never(rope.pairing)
     parts = [part for part in (before, done, rest) if part.shape[-1]]
     return backend.concat(parts, -1) if len(parts) > 1 else done
 

@@ -196,6 +196,8 @@ class _Binder:
                 tensor = self._found(name, suffix, roles[0])
             case ByHead(name) | Concat(name) | Grouped(name) | PerExpert(name) | (str() as name):
                 tensor = self._found("|".join(layer + one for one in name.split("|")), suffix, roles[0])
+            case _:
+                assert_never(source)
         if tensor is None:
             return None
         match source:

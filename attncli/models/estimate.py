@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -228,4 +228,6 @@ def _widths(spec: Spec, block: Block) -> int:
             inner = chosen * width * 4
         case None:
             inner = 0
+        case _:
+            assert_never(block.mlp)
     return 4 * spec.d_model + projected + inner

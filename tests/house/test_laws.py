@@ -261,6 +261,15 @@ def test_no_arguments_are_passed_through_unnamed():
                 assert node.args.kwarg.arg not in ("kwargs", "kw", "options"), f"{name_of(path)}:{node.lineno}"
 
 
+def test_a_match_says_what_becomes_of_every_value():
+    for path in SOURCES:
+        for node in nodes(path):
+            if isinstance(node, ast.Match) and not isinstance(node.subject, ast.Tuple):
+                last = node.cases[-1].pattern  # of a union it is what can never be: the type checker then knows
+                whatever = isinstance(last, ast.MatchAs) and last.pattern is None
+                assert whatever, f"{name_of(path)}:{node.lineno} passes what it does not name by in silence"
+
+
 def test_every_layer_is_never_said_by_none():
     for path in SOURCES:
         for node in nodes(path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, UnsetType, field
 
@@ -50,6 +50,8 @@ def reading_of(found: EffectRow | Measures, name: Reading) -> float | None:
             held = None if found.logprob is UNSET else found.logprob
         case "kl":
             held = None if found.kl is UNSET else found.kl
+        case _:
+            assert_never(name)
     return held
 
 

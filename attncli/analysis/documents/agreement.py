@@ -102,6 +102,8 @@ def _value(value: Any, said: Axes, lengths: Lengths, place: str) -> Iterator[Mis
             known, source = lengths.known[said.at]
             if isinstance(known, int) and not 0 <= value < known:
                 yield place, f"position {value} lies beyond the axis {said.at!r}, and {source} has {known}"
+        case _:
+            pass
 
 
 def _array(array: Any, said: Axes, lengths: Lengths, place: str) -> Iterator[Misfit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -30,6 +30,8 @@ def readings_of(measures: Sequence[Measure]) -> list[Reading]:
                 found += ["cosine", "norm"]
             case "logprob" | "kl":
                 found.append(measure)
+            case _:
+                assert_never(measure)
     return found
 
 
@@ -111,6 +113,8 @@ class MeanMeasures(Part, frozen=True, kw_only=True):
                 found = self.logprob
             case "kl":
                 found = self.kl
+            case _:
+                assert_never(name)
         return found or None
 
 

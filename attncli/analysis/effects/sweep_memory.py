@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -106,6 +107,8 @@ def _inner(block: Block) -> int:
             return chosen * width
         case None:
             return 0
+        case _:
+            assert_never(block.mlp)
 
 
 def _heads_wide(block: Block) -> int:

@@ -79,6 +79,8 @@ def recognise(
     match metadata.get(ORIENTATION):
         case "in-out" | "out-in" as told if asked.orientation is None:
             asked = replace(asked, orientation=told)
+        case _:
+            pass
     layout = _fitting(tensors)
     read = layout.read(tensors, asked)
     if told_how and not read.either_way:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -120,6 +121,8 @@ def _held(document: AboutHeads, say: Say) -> Iterator[HeldWeights]:
                         several = len(document.batch) > 1
                         name = say("batch", at, captured.head) if several else say("of_layer", captured.head)
                         yield HeldWeights(name, None, captured.weights, captured.scores)
+        case _:
+            assert_never(document)
 
 
 def _sides(document: AboutHeads) -> tuple[list[str], list[str]]:

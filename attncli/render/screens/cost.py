@@ -50,6 +50,8 @@ def cost_screen(document: CostDocument, view: View) -> Lines:
                 blocks.append(_layers(document, view))
             case "measured" if document.measured:
                 blocks.append(_measured(document.measured, view))
+            case _:
+                pass
     return clipped(spaced(blocks), view.width, ascii=view.ascii)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from attncli.analysis.document import ranges
 from attncli.analysis.documents.declaration import tag_of
@@ -198,6 +199,8 @@ def _position(position: PositionPart | None) -> str:
             return "sinusoids of the distance" if furthest is None else f"sinusoids of the distance, up to {furthest}"
         case FirstBlockAgainPart(times=times):
             return f"keys of the first block count {1 + times} times"
+        case _:
+            assert_never(position)
 
 
 def _norm(norm: NormPart | None) -> str:
@@ -238,6 +241,8 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
             return told
         case None:
             return ["no feed-forward"]
+        case _:
+            assert_never(mlp)
 
 
 def _inner(mlp: MlpPart) -> str:
