@@ -265,3 +265,33 @@ def test_numbers_that_leave_their_type_are_told(line: tuple[str, ...], small: st
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(small_gpt2(tmp_path_factory.mktemp("small")))
+
+
+def test_what_all_tokens_look_at_on_average_is_tinted() -> None:
+    asked = ("a b c d", "--num-heads", "2")
+    first = ask("ablate", *asked, "--json").json["effects"][0]
+    head = ask("run", *asked, "--json").json["layers"][0]["heads"][first["head"]]
+    mean = np.mean(head["weights"], axis=0)
+    assert first["looks"] == {"key": int(mean.argmax()), "weight": pytest.approx(float(mean.max()), abs=1e-6)}
+    shown = ask("ablate", *asked, "--brief").out.splitlines()
+    assert re.findall("[░▒▓█](.)[░▒▓█]", shown[0]) == ["abcd"[int(mean.argmax())]]
+
+
+def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Path) -> None:
+    drawn, width = np.random.default_rng(0), 16
+    shapes = {"in_proj_weight": (48, width), "in_proj_bias": (48,), "out_proj.weight": (width, width)}
+    arrays = {name: drawn.standard_normal(shape) for name, shape in shapes.items()}
+    arrays |= {name: 20 * drawn.standard_normal((1, 1, width)) for name in ("bias_k", "bias_v")}
+    file = tmp_path / "learned.npz"
+    np.savez(
+        file,
+        **{name: array.astype(np.float32) for name, array in arrays.items()},
+        **{"out_proj.bias": np.zeros(16, np.float32)},
+    )
+    for more in ((), ("--query", "a")):
+        found = ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more, "--json")
+        assert found.code == 0, found.err
+        looks = [row["looks"] for row in found.json["effects"]]
+        assert None in looks
+        assert all(one is None or one["key"] < 4 for one in looks)
+        assert ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more).code == 0

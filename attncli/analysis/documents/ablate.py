@@ -32,7 +32,7 @@ class EffectRow(Part, frozen=True, kw_only=True):
     logprob: float | UnsetType | None = UNSET
     kl: float | UnsetType | None = UNSET
     weight: Annotated[Weight | None, says("The weight that the cut link had; null without a link.")]
-    looks: Annotated[Looks | None, says("Null where the mean over all tokens is measured.")]
+    looks: Annotated[Looks | None, says("Of several tokens: what their mean row looks at; null for a learned key.")]
     random: Annotated[
         Measures | None,
         says("The same for changes of the same size in random directions, the mean of 8 draws; null where not drawn."),

@@ -215,7 +215,7 @@ class _Looking:
 
     def __init__(self, text: Text, asked: Asked, link: Link | None) -> None:
         self._text, self._link = text, link
-        self._at = asked.at if len(asked.at) < text.count else ()
+        self._at = asked.at
         self._found: dict[Place, tuple[float | None, tuple[int, float] | None]] = {}
 
     def see(self, trace: LayerTrace) -> None:
@@ -231,11 +231,10 @@ class _Looking:
         link, weight = self._link, None
         if link is not None and link.kind == kind:
             weight = float(weights[np.ix_(np.asarray(link.queries), np.asarray(link.keys))].sum(-1).mean())
-        if not self._at:
-            return weight, None
         row = weights[list(self._at)].mean(0)
         key = int(row.argmax())
-        return weight, (key, float(row[key]))
+        learned = kind == "self" and key >= self._text.count  # a key that no token stands for
+        return weight, None if learned else (key, float(row[key]))
 
     def of(self, place: Place) -> tuple[float | None, tuple[int, float] | None]:
         return self._found.get(place, (None, None))
