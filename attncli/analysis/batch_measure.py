@@ -20,7 +20,7 @@ from attncli.analysis.visible_keys import Bools, Floats, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.mask import Mask, visible
 
-LARGEST = 1 << 24
+LARGEST = 1 << 20
 """Coefficients of one length that are held; longer texts go by rows."""
 
 

@@ -15,30 +15,21 @@ class HeldRows:
     the table."""
 
     def __init__(self, read: Callable[[Sequence[int]], Rows], count: int) -> None:
-        self._read, self._places = read, np.full(count, -1, np.int64)
+        self._read, self._there = read, np.zeros(count, np.bool_)
         self._held: Rows | None = None
-        self._used = 0
 
     def rows(self, wanted: Sequence[int]) -> Rows:
         """The rows with these numbers, in this order."""
         asked = np.asarray(wanted, np.int64)
-        if asked.size == 0 or asked.min() < 0 or asked.max() >= self._places.size:
+        if asked.size == 0 or asked.min() < 0 or asked.max() >= self._there.size:
             return self._read(wanted)
-        missing = np.unique(asked[self._places[asked] < 0])
+        missing = np.unique(asked[~self._there[asked]])
         if missing.size:
-            self._take(missing)
+            new = self._read(missing.tolist())
+            if self._held is None:  # as large as the table, of which memory is taken where rows are written
+                self._held = np.empty((self._there.size, *new.shape[1:]), new.dtype)
+            self._held[missing] = new
+            self._there[missing] = True
         assert self._held is not None
-        found: Rows = self._held[self._places[asked]]
+        found: Rows = self._held[asked]
         return found
-
-    def _take(self, missing: Rows) -> None:
-        new = self._read(missing.tolist())
-        end = self._used + missing.size
-        if self._held is None or end > len(self._held):  # by half more than needed, so that it grows a few times only
-            larger = np.empty((min(end + end // 2, self._places.size), *new.shape[1:]), new.dtype)
-            if self._held is not None:
-                larger[: self._used] = self._held[: self._used]
-            self._held = larger
-        self._held[self._used : end] = new
-        self._places[missing] = np.arange(self._used, end)
-        self._used = end

@@ -8,36 +8,45 @@ from dataclasses import dataclass
 from attncli.inputs.token import Token
 from attncli.scan.corpus import Record
 
-MOST_TOKENS = 2048
+MOST_TOKENS = 1024
 """Tokens of a batch, at most, unless one text has more."""
-MOST_WEIGHTS = 12_600_000
+MOST_WEIGHTS = 6_300_000
 """Weights of a layer of a batch (texts · heads · tokens²), at most, unless one text has more."""
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """A text and its tokens. truncated: whether tokens were taken off its end. hash: what decides its counts."""
+class Counted:
+    """A text that counts. tokens: how many it is cut into, at most what the model takes. hash: what decides its
+    counts."""
 
     record: Record
-    tokens: tuple[Token, ...]
-    truncated: bool
+    tokens: int
     hash: int
 
 
-def batches(texts: Sequence[Cut], heads: int) -> Iterator[list[Cut]]:
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A text of a batch, cut into its tokens. hash: as of `Counted`."""
+
+    record: Record
+    tokens: tuple[Token, ...]
+    hash: int
+
+
+def batches(texts: Sequence[Counted], heads: int) -> Iterator[list[Counted]]:
     """The texts in batches of one length each, shortest first, in the order of (tokens, file, line)."""
-    ordered = sorted(texts, key=lambda cut: (len(cut.tokens), cut.record.file, cut.record.line))
-    held: list[Cut] = []
-    for cut in ordered:
-        count = len(cut.tokens)
+    ordered = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
+    held: list[Counted] = []
+    for text in ordered:
+        count = text.tokens
         full = held and (
-            len(held[0].tokens) != count
+            held[0].tokens != count
             or (len(held) + 1) * count > MOST_TOKENS
             or (len(held) + 1) * heads * count * count > MOST_WEIGHTS
         )
         if full:
             yield held
             held = []
-        held.append(cut)
+        held.append(text)
     if held:
         yield held

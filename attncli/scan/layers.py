@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -27,8 +26,6 @@ from attncli.models.row_blocks import rows_for
 from attncli.models.run import Store, through
 from attncli.scan.batches import Cut
 
-HELD = 16 * 2**20
-"""Bytes of coefficients of texts' lengths that are held."""
 STAGES = frozenset({"weights", "entropy"})
 
 Seen = Callable[[int, Array | None, Floats, Floats, Ints, Floats], None]
@@ -58,7 +55,7 @@ class Layers:
         blocks = (*spec.blocks[:-1], replace(last, mlp=None, norms=entering))
         self.spec, self.store, self.backend = replace(spec, blocks=blocks), store, backend
         self.metrics, self.words = tuple(metrics), words
-        self._lengths: OrderedDict[tuple[str, int], Length] = OrderedDict()
+        self._lengths: dict[str, Length] = {}
 
     def together(self, count: int) -> bool:
         """Whether texts of `count` tokens run as one batch; else each goes by blocks of rows, alone."""
@@ -147,16 +144,12 @@ class Layers:
         return found.reshape((len(texts), len(texts[0]), found.shape[-1]))
 
     def _length(self, mask: Mask, count: int) -> Length:
-        key = (repr(mask), count)
-        if key not in self._lengths:
-            self._lengths[key] = Length(self.metrics, mask, count)
-        self._lengths.move_to_end(key)
-        while len(self._lengths) > 1 and sum(self._bytes(one) for one in self._lengths.values()) > HELD:
-            self._lengths.popitem(last=False)
-        return self._lengths[key]
-
-    def _bytes(self, length: Length) -> int:
-        return 12 * length.count * length.count * (len(length.shared) + 1)
+        """A length's coefficients under a mask, held until texts of another length come: a shard's go up."""
+        if any(held.count != count for held in self._lengths.values()):
+            self._lengths.clear()
+        if repr(mask) not in self._lengths:
+            self._lengths[repr(mask)] = Length(self.metrics, mask, count)
+        return self._lengths[repr(mask)]
 
 
 def _padded(backend: Backend, rows: RowBlock, count: int) -> Array:

@@ -85,7 +85,9 @@ class Tallies:
         shapes = tally_shapes(len(columns), heads, labels=labels)
         self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
         self._scales = [scale_named(column) for column in self.columns]
-        self._held: list[tuple[Floats, Sequence[int]]] = []
+        # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
+        self._held: Floats = np.empty((FLUSH, len(columns), heads))
+        self._hashes: list[int] = []
 
     def add(self, batch: TextValues) -> None:
         """Take a batch of texts of equal length."""
@@ -106,9 +108,12 @@ class Tallies:
         arrays["strata_square"][stratum] += square.sum(0)
         if self.labels:
             self._label(mean, batch)
-        self._held.append((mean, batch.hashes))
-        if sum(len(hashes) for _, hashes in self._held) >= FLUSH:
-            self.flush()
+        for start in range(0, len(mean), FLUSH):
+            some = mean[start : start + FLUSH]
+            if len(self._hashes) + len(some) > FLUSH:
+                self.flush()
+            self._held[len(self._hashes) : len(self._hashes) + len(some)] = some
+            self._hashes += batch.hashes[start : start + FLUSH]
 
     def _label(self, mean: Floats, batch: TextValues) -> None:
         value = {name: mean[:, at] for at, name in enumerate(self.columns)}
@@ -123,11 +128,10 @@ class Tallies:
 
     def flush(self) -> None:
         """Add what is held to histograms and replicates."""
-        if not self._held:
+        if not self._hashes:
             return
-        mean = np.concatenate([values for values, _ in self._held])
-        times = counts([one for _, hashes in self._held for one in hashes])
-        self._held = []
+        mean, times = self._held[: len(self._hashes)], counts(self._hashes)
+        self._hashes = []
         there = ~np.isnan(mean)
         for column, scale in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * BINS

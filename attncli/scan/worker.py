@@ -20,7 +20,7 @@ from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.held_store import HeldStore
 from attncli.models.model import Model
 from attncli.scan import conditions, intake
-from attncli.scan.batches import Cut, batches
+from attncli.scan.batches import Counted, Cut, batches
 from attncli.scan.corpus import Record
 from attncli.scan.duplicates import read_duplicates
 from attncli.scan.effects import Effects
@@ -52,6 +52,7 @@ class Worker:
         store = HeldStore(model.store)
         self._layers = Layers(model.spec, store, model.backend, plan.metrics, words=plan.measures.words)
         self._effects = Effects(measures.effects, model, store) if measures.effects else None
+        self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = [conditions.parse(one) for one in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
@@ -81,18 +82,18 @@ class Worker:
         rows = Rows(plan.heads, self.columns) if plan.measures.rows else None
         links = Links() if self._conditions else None
         for batch in batches(texts, max(plan.model.heads)):
-            together = self._layers.together(len(batch[0].tokens))
-            for some in [batch] if together else [[cut] for cut in batch]:
-                self._batch(some, tallies, examples, rows, links)
+            together = self._layers.together(batch[0].tokens)
+            for some in [batch] if together else [[text] for text in batch]:
+                self._batch([self._cut(text) for text in some], tallies, examples, rows, links)
                 if progress is not None:
                     progress(len(some))
         tallies.flush()
         arrays: dict[str, Ints] = {**tallies.arrays, **{f"top_{name}": one for name, one in examples.fields.items()}}
         wanted = examples.lines()
         said = [
-            [cut.record.file, cut.record.line, cut.record.text]
-            for cut in texts
-            if (cut.record.file, cut.record.line) in wanted
+            [text.record.file, text.record.line, text.record.text]
+            for text in texts
+            if (text.record.file, text.record.line) in wanted
         ]
         facts = {
             "counts": counts,
@@ -107,10 +108,10 @@ class Worker:
             links,
         )
 
-    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[Cut]:
-        """The texts that count, tokenized; the others are counted by reason."""
-        plan, spec = self.plan, self.model.spec
-        limit = min(plan.choice.max_tokens or 2**31, spec.max_positions or 2**31)
+    def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[Counted]:
+        """The texts that count; the others are counted by reason. Their tokens are made again when they are needed:
+        all of a shard's take more memory than they take time."""
+        plan, limit = self.plan, self._limit
         for record in records:
             if record.text is None:
                 counts[record.reason] += 1
@@ -122,18 +123,20 @@ class Worker:
             if plan.choice.sample and number > plan.choice.threshold:
                 counts["not drawn"] += 1
                 continue
-            tokens = self.model.tokenizer.encode(record.text)
-            cut = len(tokens) > limit
-            if cut and plan.choice.over == "truncate":
-                tokens = truncated(tokens, limit)
-            if not tokens or len(tokens) > limit:
+            tokens = len(self.model.tokenizer.encode(record.text))
+            if not tokens or (tokens > limit and plan.choice.over != "truncate"):
                 counts["long" if tokens else "empty"] += 1
                 continue
             counts["texts"] += 1
-            counts["tokens"] += len(tokens)
-            counts["truncated"] += cut
+            counts["tokens"] += min(tokens, limit)
+            counts["truncated"] += tokens > limit
             unit = text_hash(record.cluster, plan.seed) if record.cluster else number
-            yield Cut(record, tuple(tokens), cut, unit)
+            yield Counted(record, min(tokens, limit), unit)
+
+    def _cut(self, text: Counted) -> Cut:
+        """A text that counts with its tokens."""
+        tokens = truncated(self.model.tokenizer.encode(text.record.text or ""), self._limit)
+        return Cut(text.record, tuple(tokens), text.hash)
 
     def _batch(
         self, batch: Sequence[Cut], tallies: Tallies, examples: Examples, rows: Rows | None, links: Links | None

@@ -1,14 +1,16 @@
 """Scanning a corpus against a padded transformers loop: `python scan.py CORPUS [TEXTS]`, CPU seconds on one thread.
 
-Three peers in the same process: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the
-same loop with `attn`'s metrics computed from its weights, and the matrix products alone that the model takes. What is
-timed of `attn` is `Worker.compute`, which the command runs.
+Three peers: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the same loop with
+`attn`'s metrics computed from its weights, and the matrix products alone that the model takes. What is timed of `attn`
+is `Worker.compute` in a process with a worker's settings of memory, as the command runs it.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,8 +25,11 @@ import transformers
 import attncli
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import DEFAULT
+from attncli.mechanism.spec import Spec
 from attncli.models.aliases import locate
 from attncli.scan import plan, plan_making
+from attncli.scan.batches import MOST_TOKENS
+from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.worker import Worker
 
 ROUNDS = 3
@@ -66,9 +71,8 @@ class Loop:
                     weights.sum()
 
 
-def products(worker: Worker, lengths: list[int]) -> Callable[[], None]:
+def products(spec: Spec, lengths: list[int]) -> Callable[[], None]:
     """The matrix products of the model on batches of the same sizes, and nothing else."""
-    spec = worker.model.spec
     block = spec.blocks[0]
     width, heads, dim = spec.d_model, block.attention.heads, block.attention.head_dim
     inner = block.mlp.width if hasattr(block.mlp, "width") else 4 * width
@@ -77,7 +81,7 @@ def products(worker: Worker, lengths: list[int]) -> Callable[[], None]:
     def run() -> None:
         for count in sorted(set(lengths)):
             left = lengths.count(count)
-            most = max(2048 // count, 1)
+            most = max(MOST_TOKENS // count, 1)
             while left:
                 texts = min(most, left)
                 left -= texts
@@ -91,37 +95,44 @@ def products(worker: Worker, lengths: list[int]) -> Callable[[], None]:
     return run
 
 
+def scans(lines: list[str], folder: Path) -> dict[str, float]:
+    """CPU seconds of a shard of all lines, without and with --find."""
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n".join(lines), "utf-8")
+    model = attncli.load("minilm", backend="torch")
+    best = {}
+    for name, found in (("scan", ()), ("scan with --find", (FIND,))):
+        wanted, out = plan_making.Wanted((str(corpus),), METRICS, labels=False, find=found), folder / name
+        made = plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
+        worker = Worker(made, out, model)
+        best[name] = min(seconds(lambda worker=worker: worker.compute(0)) for _ in range(ROUNDS + 1))
+    return best
+
+
 def main() -> None:
     torch.set_num_threads(1)
     lines = Path(sys.argv[1]).read_text("utf-8").splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 768]
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = Path(folder) / "corpus.txt"
-        corpus.write_text("\n".join(lines), "utf-8")
-        model = attncli.load("minilm", backend="torch")
-
-        def ready(name: str, *found: str) -> Worker:
-            wanted, out = plan_making.Wanted((str(corpus),), METRICS, labels=False, find=found), Path(folder) / name
-            worker = Worker(
-                plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out), out, model
-            )
-            worker.compute(0)
-            return worker
-
-        worker, finding = ready("out"), ready("finding", FIND)
-        loop = Loop(lines)
-        bound = products(worker, [len(model.encode(line)) for line in lines])
-        runs: dict[str, Callable[[], object]] = {
-            "scan": lambda: worker.compute(0),
-            "scan with --find": lambda: finding.compute(0),
-            "loop, weights only": lambda: loop.run(metrics=False),
-            "loop, four metrics": lambda: loop.run(metrics=True),
-            "matrix products": bound,
-        }
-        best = {
-            name: min(seconds(run) for _ in range(1 if "metrics" in name else ROUNDS)) for name, run in runs.items()
-        }
-    tokens = sum(len(model.encode(line)) for line in lines)
-    print(f"{len(lines)} texts, {tokens} tokens, {loop.padded} padded by the loop, {len(METRICS)} metrics in the scan")
+    if ALLOCATION.items() <= os.environ.items():
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(scans(lines, Path(folder))))
+        return
+    # what the command's workers run in; the peers are left as they come
+    told = subprocess.run(
+        [sys.executable, *sys.argv], env={**os.environ, **ALLOCATION}, stdout=subprocess.PIPE, check=True
+    )
+    best: dict[str, float] = json.loads(told.stdout)
+    model = attncli.load("minilm", backend="torch")
+    lengths = [len(model.encode(line)) for line in lines]
+    loop = Loop(lines)
+    runs: dict[str, Callable[[], object]] = {
+        "loop, weights only": lambda: loop.run(metrics=False),
+        "loop, four metrics": lambda: loop.run(metrics=True),
+        "matrix products": products(model.spec, lengths),
+    }
+    best |= {name: min(seconds(run) for _ in range(1 if "metrics" in name else ROUNDS)) for name, run in runs.items()}
+    print(
+        f"{len(lines)} texts, {sum(lengths)} tokens, {loop.padded} padded by the loop, {len(METRICS)} metrics in the scan"
+    )
     for name, found in best.items():
         print(f"{name:20} {found:7.2f} s CPU  {found / best['scan']:5.2f} × the scan")
     print(f"{best['matrix products'] / best['scan']:.0%} of the bound of the matrix products")

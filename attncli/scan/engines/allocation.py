@@ -8,12 +8,13 @@ from __future__ import annotations
 import ctypes
 import sys
 
-ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""A worker's environment: large arrays are given back as soon as they are done with."""
+ALLOCATION = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
+"""A worker's environment: arrays come from one heap, which `give_back` trims after each batch. Mapping the larger ones
+anew each time, as would give them back at once, costs a quarter more time."""
 
 
 def give_back() -> None:
-    """Give back what is free between small arrays that live on; nothing where the C library has no word for it."""
+    """Give back what is free between arrays that live on; nothing where the C library has no word for it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -19,8 +19,6 @@ from typing import Any, TextIO
 from attncli.scan.engines.allocation import give_back
 
 STOP = "stop"
-GIVEN_BACK = 256
-"""After so many texts, memory that is free is given back."""
 
 
 def main(arguments: list[str]) -> int:
@@ -49,16 +47,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _telling(answers: TextIO) -> Callable[[int], None]:
-    """Tell of texts as they are done; give memory back now and then."""
-    since = 0
+    """Tell of a batch's texts as they are done, and give memory back."""
 
     def tell(texts: int) -> None:
-        nonlocal since
         _say(answers, {"done": texts})
-        since += texts
-        if since >= GIVEN_BACK:
-            give_back()
-            since = 0
+        give_back()
 
     return tell
 

@@ -40,8 +40,7 @@ class Actor:
         try:
             if self._worker is None:
                 self._worker = ready(*self._asked)
-            counts = self._worker.shard(number)
-            give_back()
+            counts = self._worker.shard(number, lambda texts: give_back())
         except Exception as error:
             return number, told(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
