@@ -107,7 +107,7 @@ async def _settled(app: Explorer, pilot: object) -> None:
     assert isinstance(pilot, Pilot)
     await pilot.pause()
     for _ in range(6000):
-        if app.walk.held is not None and app.walk.work is None:
+        if app.failure is not None or (app.walk.held is not None and app.walk.work is None):
             break
         await asyncio.sleep(0.01)
     await pilot.pause()
