@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -20,9 +21,10 @@ import torch
 PROJECTION = re.compile(
     r"(?:^|\.)(?:attention\.output\.dense|(?:self_attn|encoder_attn|attn|attention)\.out_proj|self_attn\.(?:o_proj|dense)"
     r"|attn\.c_proj|(?:attention|self_attention)\.dense|(?:SelfAttention|EncDecAttention)\.o|attention\.out_lin|attn\.Wo"
-    r"|attention\.attn\.o|cross_attn\.o_proj|encoder\.layers\.\d+\.self_attn\.output)$"
+    r"|attention\.attn\.o|cross_attn\.o_proj|encoder\.layers\.\d+\.self_attn\.output|rel_attn)$"
 )
-"""How the families call the projection that heads are written through."""
+"""How the families call the projection that heads are written through; XLNet's is no module of its own, so there it is
+the attention, of which `rel_attn_core` gives what enters the projection."""
 CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn")
 
 
@@ -64,6 +66,14 @@ def projections(model: Any, run: Callable[[], Any], *, side: str = "") -> dict[t
 def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: int) -> Iterator[None]:
     """Within, what enters an output projection, [head, token, v_dim], is changed first."""
     calls = count()
+    core = getattr(at.module, "rel_attn_core", None)
+
+    def after(*args: Any, **how: Any) -> Any:
+        x = core(*args, **how)  # [token, text, head, v_dim]
+        if next(calls) != at.call:
+            return x
+        back = np.ascontiguousarray(change(x[:, 0].double().numpy().swapaxes(0, 1).copy()).swapaxes(0, 1))
+        return torch.from_numpy(back)[:, None].to(x.dtype)
 
     def before(module: Any, args: Any) -> Any:
         if next(calls) != at.call:
@@ -74,6 +84,10 @@ def mixing(at: Projection, change: Callable[[np.ndarray], np.ndarray], heads: in
         back = np.ascontiguousarray(change(apart.copy()).swapaxes(0, 1))
         return (torch.from_numpy(back).reshape(x.shape).to(x.dtype),)
 
+    if core is not None:
+        with patch.object(at.module, "rel_attn_core", after):
+            yield
+        return
     handle = at.module.register_forward_pre_hook(before)
     try:
         yield
