@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from itertools import pairwise
 from threading import Condition, Thread
@@ -49,7 +50,10 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
         except BaseException as error:  # raised where the others are waited for
             errors.append(error)
 
-    others = [Thread(target=beside, args=(work,), name="attn-beside", daemon=True) for work in works[1:]]
+    # in the context of this thread, which holds what NumPy warns of
+    others = [
+        Thread(target=copy_context().run, args=(beside, work), name="attn-beside", daemon=True) for work in works[1:]
+    ]
     for other in others:
         other.start()
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import numpy as np
 
 from attncli.arrays.backend import Array, Backend
+from attncli.arrays.row_pieces import by_rows
 from attncli.mechanism.context import ReadWeights
 from attncli.mechanism.routing import routed
 from attncli.mechanism.spec import Activation, Bounded, Experts, Mlp
@@ -24,10 +26,10 @@ def feed_forward(backend: Backend, spec: Mlp | Experts, weights: Role, x: Array,
                 gate = linear(backend, weights, f"{prefix}.gate", x)
                 inner = _bounded(backend, bounded, gate, up)
             elif gated:
-                inner = activate(backend, activation, linear(backend, weights, f"{prefix}.gate", x))
-                inner *= up
+                gate = linear(backend, weights, f"{prefix}.gate", x)
+                inner = by_rows(partial(_gated, backend, activation), gate, up)
             else:
-                inner = activate(backend, activation, up)
+                inner = by_rows(partial(activate, backend, activation), up)
             return linear(backend, weights, f"{prefix}.down", inner)
         case Experts(shared=shared):
             found = _experts(backend, spec, weights, x)
@@ -94,6 +96,12 @@ def _shared(backend: Backend, spec: Experts, part: Mlp, weights: Role, x: Array)
         return found
     share = linear(backend, weights, "shared.share", x)
     return found * ((backend.tanh(0.5 * share) + 1.0) * 0.5)  # a sigmoid that never overflows
+
+
+def _gated(backend: Backend, kind: Activation, gate: Array, up: Array) -> Array:
+    inner = activate(backend, kind, gate)
+    inner *= up
+    return inner
 
 
 def activate(backend: Backend, kind: Activation, x: Array) -> Array:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.row_pieces import by_rows
 
 
 class Norm(Struct, frozen=True):
@@ -25,6 +27,12 @@ class Norm(Struct, frozen=True):
 @np.errstate(over="ignore", invalid="ignore")  # outside the layers, too: the embedding's norm and the final one
 def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias: Array | None) -> Array:
     """Layer or root-mean-square normalization over the last axis; statistics in float32 for low precision."""
+    if weight is not None and weight.ndim > 1:  # every head has weights of its own
+        return _normalised(backend, norm, weight, bias, x)
+    return by_rows(partial(_normalised, backend, norm, weight, bias), x)
+
+
+def _normalised(backend: Backend, norm: Norm, weight: Array | None, bias: Array | None, x: Array) -> Array:
     dtype = backend.dtype_of(x)
     wide = backend.cast(x, "float32") if dtype in LOW_PRECISION else x
     if not norm.affine:
@@ -35,7 +43,7 @@ def normalise(backend: Backend, norm: Norm, x: Array, weight: Array | None, bias
         held = backend.dtype_of(wide)
         weight, bias = (None if one is None else backend.cast(one, held) for one in (weight, bias))
         return backend.cast(backend.layer_norm(wide, norm.eps, weight, bias), dtype)
-    if norm.kind == "layer":  # every head has weights of its own
+    if norm.kind == "layer":
         scaled = backend.layer_norm(wide, norm.eps, None, None)
     else:
         scaled = wide / backend.sqrt(backend.sum(wide * wide, -1) / x.shape[-1] + norm.eps)

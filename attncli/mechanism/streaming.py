@@ -23,6 +23,10 @@ from attncli.mechanism.workspace import Room
 
 BLOCK = 1 << 21
 """Weights in one block, 8 MB of float32: larger ones leave the processor's caches, smaller ones cost more steps."""
+GATHERED = 1 << 19
+"""Weights in one block where all are kept."""
+GATHERED_FROM = 1 << 20
+"""Weights from which blocks repay the threads that work on them."""
 THREADS = 4
 """How many blocks are worked on at once, at most: what looks at them takes one at a time, about a fifth of the work."""
 FEWEST = 16
@@ -108,6 +112,8 @@ def attended(
 
     rows: None for dense attention, which keeps its stages; else by blocks, which go to `see` and leave none.
     """
+    if rows is None and _worth_gathering(backend, q, k, keep):
+        return gathered(backend, q, k, v, rule, keep=keep)
     if rows is None:
         whole = attend(backend, q, k, v, rule, keep=keep)
         return whole.stages, whole.mixed, whole.empty
@@ -115,9 +121,35 @@ def attended(
     return {}, mixed, empty
 
 
-def rows_within(heads: int, queries: int, keys: int) -> int:
-    """How many query rows of so many heads fit `BLOCK`; at least 1."""
-    return max(min(BLOCK // max(heads * keys, 1), queries), 1)
+def _worth_gathering(backend: Backend, q: Array, k: Array, keep: Collection[str]) -> bool:
+    """Whether dense weights are made sooner by blocks: NumPy's own operations keep to one thread."""
+    return backend.name == "numpy" and set(keep) <= {"weights"} and prod(q.shape[:-1]) * k.shape[-2] >= GATHERED_FROM
+
+
+def gathered(
+    backend: Backend, q: Array, k: Array, v: Array, rule: Rule, *, keep: Collection[str], block: int = GATHERED
+) -> tuple[dict[str, Array], Array, Array]:
+    """Dense attention by blocks of so many weights, put together if they are to be kept. keep: "weights" or nothing;
+    shapes as in `stream`, results as in `attended`."""
+    heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
+    dtype = rule.softmax_dtype or backend.dtype_of(q)
+    lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
+    kept = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
+
+    def see(found: RowBlock) -> None:
+        for name, whole in kept.items():
+            part = found.stages[name]
+            own = slice(found.first_head, found.first_head + part.shape[-3])
+            whole[..., own, found.start : found.stop, found.low : found.high] = part
+
+    rows = rows_within(heads, queries, keys, block)
+    mixed, empty = stream(backend, q, k, v, rule, rows=rows, keep=keep, see=see)
+    return kept, mixed, empty
+
+
+def rows_within(heads: int, queries: int, keys: int, block: int = BLOCK) -> int:
+    """How many query rows of so many heads fit a block of that many weights; at least 1."""
+    return max(min(block // max(heads * keys, 1), queries), 1)
 
 
 def row_ranges(rule: Rule, queries: int, keys: int, most: int) -> tuple[list[range], int]:

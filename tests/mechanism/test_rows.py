@@ -11,10 +11,12 @@ from masks import pairs
 from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
+from attncli.mechanism import streaming
 from attncli.mechanism.attend import EVERY_STAGE, Rule, attend
 from attncli.mechanism.key_range import span, surely
 from attncli.mechanism.mask import AllOf, AnyOf, Causal, Hashed, Window
 from attncli.mechanism.position import alibi
+from attncli.mechanism.streaming import attended, gathered, unseen
 
 N = 13
 BLOCKS = [1, 2, 3, 5, N, N + 4]
@@ -54,6 +56,10 @@ def check(library, rule, *, kv_heads=2, queries=N, rows=BLOCKS, seed=0, poison=F
     backend = backend_of(q, k, v)
     dense = attend(backend, q, k, v, rule(backend, q, k))
     for size in rows:
+        kept, mixed, empty = gathered(backend, q, k, v, rule(backend, q, k), keep=("weights",), block=4 * size * N)
+        assert np.allclose(plain(kept["weights"]), plain(dense.stages["weights"]), rtol=1e-12, atol=1e-14)
+        assert np.allclose(plain(mixed), plain(dense.mixed), rtol=1e-12, atol=1e-13, equal_nan=poison)
+        assert np.array_equal(plain(empty), plain(dense.empty))
         blocks = list(row_blocks(backend, q, k, v, rule(backend, q, k), rows=size))
         assert [block.start for block in blocks] == list(range(0, queries, size))
         assert all(one.stop == other.start for one, other in pairwise(blocks))
@@ -80,6 +86,23 @@ def test_blocks_are_dense_under_every_mask(library):
         check(library, lambda backend, q, k: Rule(0.5, mask=mask), rows=[1, 3, N])  # noqa: B023
 
 
+def test_large_dense_attention_is_gathered_from_blocks(monkeypatch):
+    q, k, v = (np.asarray(x) for x in case(0, queries=N, keys=N, kv_heads=2))
+    backend, rule = backend_of(q, k, v), Rule(0.5, mask=Causal())
+    blocks: list[int] = []
+    monkeypatch.setattr(streaming, "gathered", lambda *_, **__: blocks.append(1))
+
+    def dense(*keep: str) -> int:
+        attended(backend, q, k, v, rule, rows=None, keep=keep, see=unseen)
+        return len(blocks)
+
+    assert dense("weights") == 0
+    monkeypatch.setattr(streaming, "GATHERED_FROM", 4 * N * N)
+    assert dense("weights") == 1
+    assert dense() == 2
+    assert dense("weights", "masked") == 2
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("rows", BLOCKS)
 def test_block_sizes(library, rows):
@@ -96,7 +119,11 @@ RULES = {
     "lengths": lambda backend, q, k: Rule(0.7, mask=Causal(), key_lengths=backend.keep(np.array(5)).reshape((1, 1, 1))),
     "none": lambda backend, q, k: Rule(0.7, key_lengths=backend.keep(np.array(0)).reshape((1, 1, 1))),
     "alibi": lambda backend, q, k: Rule(
-        0.7, mask=Causal(), position_bias=lambda i, j: alibi(backend.array(np.arange(4.0)), i, j, symmetric=False)
+        0.7,
+        mask=Causal(),
+        position_bias=lambda i, j, heads=slice(None): alibi(
+            backend.array(np.arange(4.0))[heads], i, j, symmetric=False
+        ),
     ),
     "given": lambda backend, q, k: Rule(0.7, given=backend.keep(np.random.default_rng(1).random((N, N)) < 0.4)),
     "bias": lambda backend, q, k: Rule(0.7, bias=backend.keep(np.where(np.eye(N) > 0, -np.inf, 1.0))),
