@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -11,9 +11,12 @@ import typer
 from attncli.cli.app import COMMANDS
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+@cache
+def commands() -> tuple[tuple[str, Any], ...]:
     """The name of each, as on the command line (`scan start` is `scan`'s own), and Typer's command."""
-    for name in COMMANDS:
-        command = typer.main.get_command(import_module(f"attncli.cli.{name}").app)
-        for part, inner in getattr(command, "commands", {"": command}).items():
-            yield f"{name} {'' if part == 'text' else part}".strip(), inner
+    made = ((name, typer.main.get_command(import_module(f"attncli.cli.{name}").app)) for name in COMMANDS)
+    return tuple(
+        (f"{name} {'' if part == 'text' else part}".strip(), inner)
+        for name, command in made
+        for part, inner in getattr(command, "commands", {"": command}).items()
+    )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -18,43 +18,76 @@ BUFFERINGS = pytest.mark.parametrize("buffering", WAYS, ids=["buffered", "unbuff
 
 
 FORKS = """
-import json, os, sys, tempfile
+import json, os, resource, sys, tempfile
 from attncli.__main__ import main
 import numpy, attncli.cli.run, attncli.cli.heads, attncli.analysis.run
+# most command lines import these, too
+import attncli.cli.delivery, attncli.models.load, attncli.render.screens.run, attncli.render.screens.explain
+how, limit = sys.argv[1], int(sys.argv[2])
 ended = []
-for arguments in json.loads(sys.argv[2]):
-    if sys.argv[1] == "closed":
-        reading, out = os.pipe()
-        os.close(reading)
-    else:
-        out = os.open("/dev/full", os.O_WRONLY)
-    with tempfile.TemporaryFile() as told:
+for arguments in json.loads(sys.argv[3]):
+    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as file:
+        reading = None
+        if how == "limited":
+            out = os.dup(file.fileno())
+        elif how == "full":
+            out = os.open("/dev/full", os.O_WRONLY)
+        else:
+            reading, out = os.pipe()
+        if how == "closed":
+            os.close(reading)
         child = os.fork()
         if not child:
+            if how == "one line":
+                os.close(reading)
             os.dup2(out, 1)
             os.dup2(told.fileno(), 2)
+            os.close(out)
+            if how == "limited":
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             sys.argv[:] = ["attn", *arguments]
             sys.exit(main())
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(out)
+        taken = 0
+        if how == "one line":
+            with os.fdopen(reading, "rb") as stream:
+                taken = len(stream.readline())
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         told.seek(0)
-        ended.append((code, told.read().decode()))
+        ended.append((code, told.read().decode(), taken or os.fstat(file.fileno()).st_size))
 os.write(1, json.dumps(ended).encode())
 """
 """A process in which the program is imported once, and which parts into one for each command line: from there on each
-runs, and ends, as the program started by itself would. Told are the exit codes and what stood on standard error."""
+runs, and ends, as the program started by itself would. Told are the exit codes, what stood on standard error, and how
+many bytes were taken."""
+
+LIMIT = 2560
+"""Bytes that a limited file takes."""
+
+
+class Ended(NamedTuple):
+    """code: the exit code. told: standard error. taken: bytes that were read from the pipe, or stand in the file."""
+
+    code: int
+    told: str
+    taken: int
 
 
 def fork_each(
-    lines: Iterable[Sequence[str]], out: Literal["closed", "full"], variables: Mapping[str, str]
-) -> list[tuple[int, str]]:
-    """Exit code and standard error of each command line (without `attn`), with standard output a pipe that nobody
-    reads, or a device that is full."""
+    lines: Iterable[Sequence[str]],
+    out: Literal["closed", "one line", "full", "limited"],
+    variables: Mapping[str, str],
+) -> list[Ended]:
+    """How each command line (without `attn`) ends with standard output a pipe that nobody reads, one that closes after
+    a line was read, a device that is full, or a file that takes `LIMIT` bytes."""
+    # a limit would cut Python's own caches short, too, and break on them the next time
+    uncached = {"PYTHONDONTWRITEBYTECODE": "1"} if out == "limited" else {}
     done = finish(
-        [sys.executable, "-c", FORKS, out, json.dumps(list(lines))], {"OPENBLAS_NUM_THREADS": "1", **variables}
+        [sys.executable, "-c", FORKS, out, str(LIMIT), json.dumps(list(lines))],
+        {"OPENBLAS_NUM_THREADS": "1", **uncached, **variables},
     )
     assert done.returncode == 0, done.stderr
-    return [(code, told) for code, told in json.loads(done.stdout)]
+    return [Ended(*one) for one in json.loads(done.stdout)]
 
 
 OURS = ("PYTHON", "ATTN_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANG")

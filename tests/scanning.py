@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import attncli
 from attncli.models.model import Model
@@ -35,3 +38,9 @@ class Inside:
         for shard in reversed(shards):
             counts = worker.shard(shard, job.progress)
             yield Ended(shard, "", counts["texts"], counts["tokens"])
+
+
+def inside() -> AbstractContextManager[Any]:
+    """A block in which `attn scan` computes in this process: that its workers find the same is tested where they are
+    what is tested, and each takes seconds to start."""
+    return patch("attncli.scan.engines.here.Here", lambda workers: Inside())

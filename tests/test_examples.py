@@ -11,10 +11,12 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from asking import ask
+from scanning import inside
 
 from attncli.guide import FOLDER
 from attncli.guide import PAGES as NAMES
@@ -59,7 +61,8 @@ def printed(command: str, folder: Path) -> str:
         here = Path.cwd()
         os.chdir(folder)
         try:
-            answered = ask(*shlex.split(command)[1:], stdin=b"", **variables)
+            with inside() if command.startswith("attn scan ") else nullcontext():
+                answered = ask(*shlex.split(command)[1:], stdin=b"", **variables)
         finally:
             os.chdir(here)
         return (answered.out + answered.err).rstrip("\n")

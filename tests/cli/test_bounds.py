@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asking import Answer, ask
 from commands import commands
+from scanning import inside
 from small_gpt2 import small_gpt2
 
 ROOT = Path(__file__).parents[2]
@@ -105,9 +107,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "run.json").write_text(ask("run", TEXT, "--json").out)
     (made / "corpus.txt").write_text(f"{TEXT}\n")
     small_gpt2(made / "gpt2")
-    assert (
-        ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "--workers", "1", "-o", str(made / "scan")).code == 0
-    )
+    with inside():
+        assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0
     return made
 
 
@@ -131,6 +132,12 @@ def answered(command: str, *options: str, folder: Path, **variables: str) -> Ans
     return found
 
 
+@cache
+def _imported(command: str) -> None:
+    """What a command imports takes its time once."""
+    ask(*command.split(), "--help")
+
+
 def thirds() -> Iterator[Any]:
     """A third of the values of each option, each value for a third of the options; all others thoroughly."""
     for at, (name, option, values) in enumerate(asked()):
@@ -141,9 +148,9 @@ def thirds() -> Iterator[Any]:
             )  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "option", "values"), thirds())
+@pytest.mark.parametrize(("command", "option", "values"), list(thirds()))
 def test_a_number_at_its_edges_and_beyond(command: str, option: str, values: tuple[str, ...], folder: Path) -> None:
-    ask(*command.split(), "--help")  # what is imported once takes its time once
+    _imported(command)
     for value in values:
         answered(command, f"{option}={value}", folder=folder)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from asking import ask
 from scan.conftest import with_tokenizer
+from scanning import inside
 from tiny_checkpoints import CASES, make
 
 from attncli.scan.shard_files import State, load, save
@@ -70,7 +71,8 @@ def test_showing_and_comparing(folder, scanned):
     assert rows[0].split("\t")[:3] == ["layer", "head", "metric"]
     other = folder / "other"
     asked = ("scan", str(folder / "model"), str(folder / "reversed.txt"), "-o", str(other), "--workers", "1", "--quiet")
-    assert ask(*asked).code == 0
+    with inside():
+        assert ask(*asked).code == 0
     compared = ask("scan", "compare", str(scanned), str(other), "--json").json
     assert compared["texts"] == [4, 4]
     assert max(abs(row["difference"]) for row in compared["differences"]) < 1e-5
@@ -102,16 +104,18 @@ def test_showing_and_comparing(folder, scanned):
 )
 def test_what_is_asked_wrongly(folder, tmp_path, arguments, code, told):
     given = [one.replace("{corpus}", str(folder / "corpus.txt")) for one in arguments]
-    answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
+    with inside():
+        answer = ask("scan", str(folder / "model"), *given, "-o", str(tmp_path / "out"), "--workers", "1")
     assert (answer.code, told in answer.err) == (code, True), answer.err
 
 
 def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
     asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "--workers", "1", "--brief", "-o")
-    assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
-        "6 heads are measured over 4 texts; labels were not asked for.\n"
-    )
-    said = ask(*asked, str(tmp_path / "b")).out
+    with inside():
+        assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
+            "6 heads are measured over 4 texts; labels were not asked for.\n"
+        )
+        said = ask(*asked, str(tmp_path / "b")).out
     assert re.match(
         r"(1 of 6 heads earns|[02-6] of 6 heads earn) a label over 4 texts; (1 is|[02-6] are) borderline", said
     )
