@@ -1,8 +1,10 @@
 """Progress is drawn for a person at a terminal, after a second, and leaves nothing behind."""
 
 from io import BytesIO, StringIO
+from pathlib import Path
 
 import pytest
+from small_gpt2 import small_gpt2
 
 from attncli.cli import progress as module
 from attncli.cli.border import guarded
@@ -89,6 +91,13 @@ def test_commands_tell_the_layers_they_read(command: tuple[str, ...], what: str)
     assert what in said
     assert "%" in said
     assert found.layers is None
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_adds_to_a_logit_is_told_layer_by_layer(tmp_path: Path) -> None:
+    found = environment()
+    assert guarded(["logits", "a b", "--model", str(small_gpt2(tmp_path / "gpt2"))], found) == 0
+    assert "reading the layers" in found.stderr.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("at_once")

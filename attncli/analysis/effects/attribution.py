@@ -99,6 +99,7 @@ def attribute(text: Text, position: int, target: int | None, versus: int | None)
             hint="attn ablate tells which heads matter to its vectors",
         )
     hidden = model.store.embed(backend, text.tokens)
+    model.store.expect(range(len(spec.blocks)))
     stream = _Stream()
     looks: dict[Part, tuple[int, float]] = {}
     stream.add(Part("embedding"), _row(text, hidden, position))
