@@ -109,15 +109,13 @@ def ablate(
 
     attn ablate --model minilm --lines --file texts.txt --json -o effects.json
     """
-    from attncli.render.screens.ablate import PARTS, ablate_rows, ablate_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS, heeded=("top",))
+    how = answer.check(output, environment, "ablate", heeded=("top",))
     page_output.check(page, output, lines=text.lines)
-    how = answer.view(output, environment, parts=PARTS)
     check(removal)
     names = effect_options.measures(measured)
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
     by = _by(environment, loaded, removal)
 
     if text.lines and "baseline" in environment.given and removal.baseline != "none":
@@ -128,7 +126,7 @@ def ablate(
 
     def documents() -> Iterator[AblateDocument]:
         single = (output.json and not over) or output.svg is not None or page.html is not None
-        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
+        for found in request.texts(environment, text, single=single):
             with request.told_where(found):
                 asked = (output, removal, measured, names, by, over)
                 document = _document(environment, loaded, found, model, compute, *asked)
@@ -139,15 +137,14 @@ def ablate(
             yield document
 
     if not over:
-        answer.give(documents(), ablate_screen, ablate_rows, output, environment, how)
+        answer.give(documents(), output, environment, how)
         return
     from attncli.analysis.effects.texts import effects_document
-    from attncli.render.screens.effects import effects_rows, effects_screen
 
     link = None if removal.start is None or removal.end is None else (removal.start, removal.end)
     place = measured.query or (link[0] if link is not None else None) or usual_place(loaded)
     document = effects_document(list(documents()), place, link)
-    answer.give([document], effects_screen, effects_rows, output, environment, how)
+    answer.give([document], output, environment, how)
 
 
 def usual_place(model: Model) -> str:

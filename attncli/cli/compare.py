@@ -75,7 +75,6 @@ def compare(
 
     attn compare before.json after.json --fail-above 1e-6
     """
-    from attncli.render.screens.compare import PARTS, compare_rows, compare_screen
 
     environment: Environment = ctx.obj
     page_output.check(page, output)
@@ -85,8 +84,7 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    answer.check(output, environment, parts=PARTS, heeded=("top", "max_output"))
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "compare", heeded=("top", "max_output"))
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []
@@ -111,7 +109,7 @@ def compare(
                     "--json is one document, and more than two sides make several", expected="--ndjson, or two sides"
                 )
 
-    picture.give(documents(), compare_screen, compare_rows, output, environment, how)
+    picture.give(list(documents()), output, environment, how)
     if fail_above is not None and max(worst) > fail_above:
         raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
 
@@ -180,13 +178,11 @@ def _compare_effects(
     fail_above: float | None,
 ) -> None:
     from attncli.analysis.effects.texts import difference_document
-    from attncli.render.screens.difference import PARTS, difference_rows, difference_screen
 
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "difference")
     (a, first), (b, second) = sides
     document = difference_document(first, second, (a, b))
-    picture.give([document], difference_screen, difference_rows, output, environment, how)
+    picture.give([document], output, environment, how)
     worst = abs(document.heads[0].difference)
     if fail_above is not None and worst > fail_above:
         raise VerdictError(f"an effect differs by {worst:.6g}", expected=f"at most {fail_above:g} (--fail-above)")

@@ -60,12 +60,10 @@ def cost(
     attn cost -n 512 --model minilm
     """
     from attncli.analysis.cost import check, cost_document
-    from attncli.render.screens.cost import PARTS, cost_rows, cost_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
-    if not measure and answer.shown(output, PARTS) == frozenset(("measured",)):
+    how = answer.check(output, environment, "cost")
+    if not measure and how.show == frozenset({"measured"}):
         raise UsageError("--show measured shows what was timed, and nothing was", expected="--measure as well")
     loaded = (
         None
@@ -85,9 +83,7 @@ def cost(
         from attncli.analysis.timing import measure as timed
 
         measured = timed(sizes, note=environment.note)
-    picture.give(
-        [cost_document(sizes, model=loaded, measured=measured)], cost_screen, cost_rows, output, environment, how
-    )
+    picture.give([cost_document(sizes, model=loaded, measured=measured)], output, environment, how)
 
 
 def _sizes(
@@ -111,7 +107,7 @@ def _sizes(
         return Sizes(
             n, model.spec.d_model, first.heads, first.head_dim, first.v_dim, dtype, window, chunk, rounds, rows, more
         )
-    width, count = 512 if d_model is None else d_model, 8 if heads is None else heads
+    width, count = 512 if d_model is None else d_model, the.EIGHT if heads is None else heads
     if count < 1 or width % count:
         raise UsageError(
             f"d_model {width} is not divisible by {count} heads", expected="d_model divisible by the number of heads"

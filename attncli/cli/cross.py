@@ -72,12 +72,10 @@ def cross(
     """
     from attncli.analysis.cross import cross_document, cross_memory, cross_numbers
     from attncli.render.encoding import estimate_bytes
-    from attncli.render.screens.cross import PARTS, cross_rows, cross_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS, heeded=("top", "max_output"))
+    how = answer.check(output, environment, "cross", heeded=("top", "max_output"))
     page_output.check(page, output)
-    how = answer.view(output, environment, parts=PARTS)
     if model.embeddings is not None:
         raise UsageError(
             "--embeddings belongs to one text, and cross-attention has two",
@@ -113,7 +111,7 @@ def cross(
 
         record = cross_record(loaded, texts, layers=layers, heads=heads)
         page_output.write(page, Page(texts.query, [record], lang=how.lang, budget=page.budget))
-    picture.give([document], cross_screen, cross_rows, output, environment, how)
+    picture.give([document], output, environment, how)
 
 
 def _texts(environment: Environment, model: Model, query: str, key: str | Path, value: str | None) -> Texts:

@@ -113,6 +113,8 @@ SEED_NUMBER = number(
 )
 D_MODEL = number("--d-model", help="Width of the token vectors. [default: 64]", panel=MODEL)
 NUM_HEADS = number("--num-heads", help="Number of heads. [default: 1]", panel=MODEL)
+EIGHT = 8
+"""Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = meant(NUM_HEADS, help="Number of heads. [default: 8]")
 D_K = number("--d-k", help="Width of a query and key. [default: d_model/heads]", panel=MODEL)
 D_V = number("--d-v", help="Width of a value. [default: d_model/heads]", panel=MODEL)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
 from attncli.errors import LimitError, UsageError
+from attncli.render.screen_parts import PARTS_OF
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
     from attncli.render.lines import Lines
     from attncli.render.view import View
-
-Kind = TypeVar("Kind", bound="Document")
 
 UNITS = {
     "": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
@@ -36,15 +35,16 @@ FIGURES = (".svg", ".png", ".pdf")
 def check(
     asked: OutputOptions,
     environment: Environment,
+    screen: str = "",
     *,
-    parts: Sequence[str] = (),
     written: Mapping[str, Path | None] | None = None,
     heeded: Sequence[str] = (),
-) -> None:
-    """Check the output options before any work; raises UsageError, and AttnError for a file that cannot be written.
+) -> View:
+    """Check the output options before any work, and say how this asker is to be shown a screen; raises UsageError, and
+    AttnError for a file that cannot be written.
 
-    parts: what `--show` may name. written: files of the command's own options. heeded: options about the screen that
-    change its document, too.
+    screen: the name of the one whose parts `--show` may name; "" for one without. written: files of the command's own
+    options. heeded: options about the screen that change its document, too.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
     if len(formats) > 1:
@@ -66,7 +66,7 @@ def check(
             )
         style_of(asked.figure_style)
     size(asked.max_output, "--max-output")
-    shown(asked, parts)
+    parts = _shown(asked, PARTS_OF.get(screen, ()))
     if asked.lang == "zh" and asked.ascii:
         raise UsageError("--lang zh cannot be written with --ascii", expected="one or the other")
     if environment.variables.get("ATTN_LANG", "") not in ("", "en", "zh"):
@@ -75,6 +75,23 @@ def check(
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
     _check_files({"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **(written or {})})
+    from attncli.render.view import View
+
+    return View(
+        width=environment.columns,
+        color=environment.wants_color(asked.color) and (asked.file is None or asked.color == "always"),
+        ascii=asked.ascii or environment.wants_ascii(),
+        precision=asked.precision,
+        scale_colors=asked.scale_colors,
+        top=asked.top,
+        few="top" not in environment.given,
+        show=parts,
+        full=asked.full,
+        brief=asked.brief,
+        lang=environment.lang,
+        height=environment.height,
+        light=environment.light,
+    )
 
 
 LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
@@ -103,7 +120,7 @@ def _check_files(given: Mapping[str, Path | None]) -> None:
         check_writable(path)
 
 
-def shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
+def _shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:
     """The parts that `--show` names; None for the defaults."""
     if asked.show is None:
         return None
@@ -130,27 +147,6 @@ def stages(told: str | None, asked: OutputOptions) -> bool:
     return told is not None
 
 
-def view(asked: OutputOptions, environment: Environment, *, parts: Sequence[str] = ()) -> View:
-    """How to show a screen to this asker."""
-    from attncli.render.view import View
-
-    return View(
-        width=environment.columns,
-        color=environment.wants_color(asked.color) and (asked.file is None or asked.color == "always"),
-        ascii=asked.ascii or environment.wants_ascii(),
-        precision=asked.precision,
-        scale_colors=asked.scale_colors,
-        top=asked.top,
-        few="top" not in environment.given,
-        show=shown(asked, parts),
-        full=asked.full,
-        brief=asked.brief,
-        lang=environment.lang,
-        height=environment.height,
-        light=environment.light,
-    )
-
-
 def size(text: str, option: str) -> int:
     """Bytes that a SIZE such as "2GiB", "500MB" or "1000000" names. Raises UsageError."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", text)
@@ -173,21 +169,20 @@ def refuse_over(estimate: int, asked: OutputOptions, hint: str) -> None:
 
 
 def give(
-    documents: Iterable[Kind],
-    screen: Callable[[Kind, View], Lines],
-    rows: Callable[[Kind], Iterable[Sequence[object]]],
+    documents: Iterable[Document],
     asked: OutputOptions,
     environment: Environment,
     how: View,
     *,
     several: bool = False,
+    screen: Callable[[Any, View], Lines] | None = None,
 ) -> None:
-    """Answer with documents, each written as soon as it is there.
+    """Answer with documents, each written as soon as it is there: as its own screen, or its table with a header line.
 
-    screen: a document as a screen. rows: a document as a table with a header line, for `--plain` and `--csv`.
     One JSON document is the whole of `--json`; several need `--ndjson`. `--output -` is standard output.
     A table is whole also where the reader of the answer has gone (BrokenPipeError).
     several: whether each document is one of many texts (`--lines`); a plain row then begins with its text's number.
+    screen: what draws them in place of their own.
     """
     with ExitStack() as files:
         write: Callable[[bytes], object] = environment.write
@@ -196,12 +191,12 @@ def give(
 
             if asked.csv is not None:
                 table = files.enter_context(atomic_writer(asked.csv))
-                documents = _tabled(documents, rows, table, several)
+                documents = _tabled(documents, table, several)
             if asked.file is not None:
                 write = files.enter_context(atomic_writer(asked.file)).write
         gone: BrokenPipeError | None = None
         try:
-            for piece in _pieces(documents, screen, rows, asked, environment, how, several):
+            for piece in _pieces(documents, asked, environment, how, several, screen):
                 write(piece)
         except BrokenPipeError as error:
             gone = error
@@ -212,15 +207,15 @@ def give(
 
 
 def _pieces(
-    documents: Iterable[Kind],
-    screen: Callable[[Kind, View], Lines],
-    rows: Callable[[Kind], Iterable[Sequence[object]]],
+    documents: Iterable[Document],
     asked: OutputOptions,
     environment: Environment,
     how: View,
     several: bool,
+    screen: Callable[[Any, View], Lines] | None,
 ) -> Iterable[bytes]:
     from attncli.render import encoding as records
+    from attncli.render.screens import screen_of
 
     if asked.json:
         found = iter(documents)
@@ -231,9 +226,9 @@ def _pieces(
         if asked.ndjson:
             yield records.ndjson_line(document)
         elif asked.plain:
-            yield from _plain(rows(document), place, several, records.plain)
+            yield from _plain(document, place, several, records.plain)
         else:
-            shown = printed(screen(document, how), how, environment)
+            shown = printed((screen or screen_of(document.schema).screen)(document, how), how, environment)
             if several:
                 from attncli.render.screens.numbered import numbered
 
@@ -241,27 +236,25 @@ def _pieces(
             yield (b"\n" if place else b"") + shown.encode("utf-8", "backslashreplace")
 
 
-def _tabled(
-    documents: Iterable[Kind], rows: Callable[[Kind], Iterable[Sequence[object]]], table: BinaryIO, several: bool
-) -> Iterator[Kind]:
+def _tabled(documents: Iterable[Document], table: BinaryIO, several: bool) -> Iterator[Document]:
     """The documents, each with its table written to `--csv` first."""
     from attncli.render.encoding import comma_separated
 
     for place, document in enumerate(documents):
-        for piece in _plain(rows(document), place, several, comma_separated):
+        for piece in _plain(document, place, several, comma_separated):
             table.write(piece)
         yield document
 
 
 def _plain(
-    rows: Iterable[Sequence[object]],
-    place: int,
-    several: bool,
-    written: Callable[[Iterable[Sequence[object]]], str],
+    document: Document, place: int, several: bool, written: Callable[[Iterable[Sequence[object]]], str]
 ) -> Iterator[bytes]:
     """A document's table in pieces; the first line names the columns, once for all documents. place: which document it
     is, from 0. written: rows as lines."""
-    table = (("text" if at == 0 else place, *row) if several else row for at, row in enumerate(rows))
+    from attncli.render.screens import screen_of
+
+    rows = enumerate(screen_of(document.schema).rows(document))
+    table = (("text" if at == 0 else place, *row) if several else row for at, row in rows)
     left = islice(table, 0 if place == 0 else 1, None)
     while lines := written(islice(left, LINES)):
         yield lines.encode()

@@ -26,8 +26,6 @@ QUERY = meant(
     help="Where to measure: it, the:2, #7 or a span. [default: decoders the last token; encoders the mean of all]",
     panel=TEXT,
 )
-HEADS = 8
-"""Heads that seeded weights have where `--num-heads` does not say."""
 
 
 @dataclass(frozen=True)

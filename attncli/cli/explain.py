@@ -56,12 +56,10 @@ def text(
     matrix-softmax, order, position, mask, multihead, residual, metric NAME. A text that is itself a topic's name is
     read with --file or from a pipe.
     """
-    from attncli.render.screens.explain import PARTS, explain_rows, explain_screen
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    answer.check(output, environment, parts=PARTS, heeded=("max_output", "show"))
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "explain", heeded=("max_output", "show"))
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     one_only = output.json or output.svg is not None or output.step
     asked = (loaded, model, compute, query, output, environment, how)
@@ -74,7 +72,7 @@ def text(
             with request.told_where(found):
                 yield _document(found, *asked)
 
-    answer.give(documents(), explain_screen, explain_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)
 
 
 def _document(

@@ -22,18 +22,15 @@ def give_topic(ctx: typer.Context, document: ExplainDocument, output: ExplainOut
     """Answer with the document of a topic."""
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    answer.check(output, environment, heeded=("max_output",))
-    give(document, output, environment, answer.view(output, environment))
+    give(document, output, environment, answer.check(output, environment, heeded=("max_output",)))
 
 
 def give(document: ExplainDocument, output: ExplainOutput, environment: Environment, how: View) -> None:
     """Answer with an explanation: one step after each key with `--step`, else at once."""
-    from attncli.render.screens.explain import explain_rows, explain_screen
-
     if output.step:
         _by_steps(document, environment, how)
         return
-    picture.give([document], explain_screen, explain_rows, output, environment, how)
+    picture.give([document], output, environment, how)
 
 
 def check_steps(output: ExplainOutput, environment: Environment) -> None:

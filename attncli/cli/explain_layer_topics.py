@@ -12,7 +12,7 @@ from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
 from attncli.cli.explain_options import TopicOutput, one
-from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, without
+from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, meant, without
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ POSITIONS = ("none", "sinusoidal", "learned", "rope", "alibi")
 """The ways that seeded weights have of telling where tokens stand."""
 HEADS = 4
 """Heads of seeded weights where several are explained."""
+SEVERAL = meant(the.NUM_HEADS, help=f"Number of heads. [default: {HEADS}]")
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def mask(
 def multihead(
     ctx: typer.Context,
     text: TextOptions,
-    model: Annotated[ModelOptions, without("head")],
+    model: Annotated[ModelOptions, without("head"), meaning(num_heads=SEVERAL)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: TopicOutput,

@@ -192,10 +192,10 @@ def metric(
 
     if name is None:
         environment: Environment = ctx.obj
-        answer.check(output, environment)
+        how = answer.check(output, environment)
         if output.json or output.ndjson or output.plain or output.file is not None or output.svg is not None:
             raise UsageError("the list of the metrics is a screen alone", expected="attn explain metric NAME")
-        how = answer.view(output, environment)
+
         from attncli.render.screens.metrics_list import metrics_screen
 
         environment.write(answer.printed(metrics_screen(metric_meanings(), how), how, environment).encode())

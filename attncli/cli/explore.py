@@ -17,6 +17,7 @@ from attncli.cli.options import (
     OutputOptions,
     TextOptions,
     command_app,
+    meaning,
     only,
     without,
 )
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from attncli.explore.source import Source
     from attncli.models.model import Model
 
-HEADS = 8
-"""Heads of seeded weights, unless told otherwise."""
 FILES = (".json", ".safetensors", ".npz")
 """What a text is taken for the name of a file by, where it has no blank."""
 
@@ -37,7 +36,7 @@ FILES = (".json", ".safetensors", ".npz")
 def explore(
     ctx: typer.Context,
     text: Annotated[TextOptions, without("lines")],
-    model: ModelOptions,
+    model: Annotated[ModelOptions, meaning(num_heads=the.EIGHT_HEADS)],
     attention: AttentionOptions,
     compute: ComputeOptions,
     output: Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")],
@@ -50,8 +49,7 @@ def explore(
     attn run "humpty dumpty sat on" --json -o run.json && attn explore run.json
     """
     environment: Environment = ctx.obj
-    delivery.check(output, environment)
-    how = delivery.view(output, environment)
+    how = delivery.check(output, environment)
     _refuse_elsewhere(environment)
     from attncli.explore.terminal import Terminal, keyboard, leaving
 
@@ -125,7 +123,7 @@ def _opened(
         return _saved(Path(text.text)), None
     from dataclasses import replace
 
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
     found = request.one_text(environment, text)
     with request.told_where(found):
         tokens = request.tokens_of(loaded, found)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
-HEADS = 8
-
 
 def find(
     ctx: typer.Context,
@@ -60,12 +58,10 @@ def find(
 
     attn find --model minilm "The animal was too tired, so it slept" --from it --to animal --top 5
     """
-    from attncli.render.screens.find import PARTS, find_rows, find_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "find")
     page_output.check(page, output, lines=text.lines)
-    how = answer.view(output, environment, parts=PARTS)
     if start is None or end is None:
         raise UsageError(
             "attn find needs two tokens",
@@ -78,10 +74,10 @@ def find(
             expected="--effect as well",
         )
     single = output.json or output.svg is not None or page.html is not None
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
 
     def documents() -> Iterator[FindDocument]:
-        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
+        for found in request.texts(environment, text, single=single):
             with request.told_where(found):
                 taken = page_output.recording(page, loaded, found, layers_and_heads(loaded, model)[1], words=words)
                 document = _document(
@@ -96,7 +92,7 @@ def find(
                     _write_page(environment, record, (start, end), page, how.lang)
             yield document
 
-    answer.give(documents(), find_screen, find_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)
 
 
 def _write_page(

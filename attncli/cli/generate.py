@@ -92,10 +92,8 @@ def run(
     """Continue each text asked for and answer."""
     from attncli.analysis.generate import Continuing, generated_document, memory
     from attncli.cli.progress import progress
-    from attncli.render.screens.generate import PARTS, generate_rows, generate_screen
 
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "generate")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     layers, heads = layers_and_heads(loaded, model)
     assert asked.generate is not None
@@ -103,7 +101,7 @@ def run(
     wanted = Continuing(asked.generate, asked.temperature or 0.0, asked.sample_seed or 0, layers, heads, rows)
 
     def documents() -> Iterator[GenerateDocument]:
-        for found in iter([request.one_text(environment, text)]) if output.json else request.texts(environment, text):
+        for found in request.texts(environment, text, single=output.json):
             with request.told_where(found), progress(environment, "generating") as tell:
                 tokens = request.tokens_of(loaded, found)
                 request.refuse_memory(
@@ -120,4 +118,4 @@ def run(
                 document = generated_document(loaded, found.text, tokens, wanted, progress=tell)
             yield document
 
-    answer.give(documents(), generate_screen, generate_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)

@@ -37,8 +37,7 @@ def guide(
     attn guide learners
     """
     environment: Environment = ctx.obj
-    delivery.check(output, environment)
-    how = delivery.view(output, environment)
+    how = delivery.check(output, environment)
     from attncli import guide as room
     from attncli.render.markdown import markdown as drawn
     from attncli.render.screens.guide import contents

@@ -13,6 +13,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli.chosen_heads import layers_and_heads
 from attncli.cli.options import (
+    ANALYSIS,
     AttentionOptions,
     ComputeOptions,
     ModelOptions,
@@ -35,18 +36,12 @@ if TYPE_CHECKING:
     from attncli.inputs.text import Text
     from attncli.models.model import Model
 
-HEADS = 8
-ANALYSIS = "Analysis"
-
 
 @dataclass(frozen=True)
 class HeadsOptions:
     """What is measured of the heads, and in which order they come."""
 
-    metric: Annotated[
-        list[str] | None,
-        the.METRIC,
-    ] = None
+    metric: Annotated[list[str] | None, the.METRIC] = None
     sort: Annotated[
         str | None,
         option(
@@ -109,23 +104,21 @@ def heads(
 
     attn heads --model minilm "The animal didn't cross the street" --exclude first,special --renormalise --labels
     """
-    from attncli.render.screens.heads import PARTS, heads_rows, heads_screen
 
     environment: Environment = ctx.obj
     page_output.check(page, output, lines=text.lines)
-    answer.check(output, environment, parts=PARTS, written={"--html": page.html}, heeded=("show", "top"))
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "heads", written={"--html": page.html}, heeded=("show", "top"))
     if asked.renormalise and asked.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"
         )
     single = output.json or any(path is not None for path in (output.svg, page.html))
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=HEADS)
-    wanted = _wanted(loaded, model, output, asked)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
+    wanted = _wanted(loaded, model, output, asked, how.show)
     repeats = _repeats(loaded, wanted)
 
     def documents() -> Iterator[HeadsDocument]:
-        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
+        for found in request.texts(environment, text, single=single):
             with request.told_where(found):
                 taken = page_output.recording(page, loaded, found, wanted.heads, words=wanted.words)
                 document = _document(environment, loaded, found, compute, output, asked, wanted, repeats, taken)
@@ -133,7 +126,7 @@ def heads(
                     _write_page(loaded, found, wanted, page, how.lang, taken)
             yield document
 
-    answer.give(documents(), heads_screen, heads_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)
 
 
 def _write_page(
@@ -147,13 +140,15 @@ def _write_page(
     page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
 
 
-def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions) -> Compared:
+def _wanted(
+    model: Model, which: ModelOptions, output: OutputOptions, asked: HeadsOptions, parts: frozenset[str] | None
+) -> Compared:
     from attncli.analysis.across_heads import parse as parse_across
     from attncli.analysis.exclusion import parse as parse_exclude
     from attncli.analysis.heads import Compared
     from attncli.analysis.measure import known
     from attncli.analysis.metrics import DEFAULT, METRICS
-    from attncli.render.screens.heads import MATRICES, PARTS
+    from attncli.render.screens.heads import MATRICES
 
     named = [name.strip() for name in ",".join(asked.metric or ()).split(",") if name.strip()]
     sort, _, way = (asked.sort or "").partition(":")
@@ -161,7 +156,6 @@ def _wanted(model: Model, which: ModelOptions, output: OutputOptions, asked: Hea
         raise UsageError(f"--sort {asked.sort!r} names no order", expected="NAME, NAME:asc or NAME:desc")
     for name in (*(name for name in named if name != "all"), *((sort,) if sort else ())):
         known(name)
-    parts = answer.shown(output, PARTS)
     layers, heads = layers_and_heads(model, which)
     return Compared(
         layers=layers,

@@ -45,24 +45,19 @@ def logits(
 
     attn logits --model gpt2 "When Mary and John went to the store, John gave a drink to" --target Mary --versus John
     """
-    from attncli.render.screens.logits import PARTS, logits_rows, logits_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    how = answer.check(output, environment, "logits")
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
 
     single = output.json or output.svg is not None
 
     def documents() -> Iterator[LogitsDocument]:
-        for found in iter([request.one_text(environment, text)]) if single else request.texts(environment, text):
+        for found in request.texts(environment, text, single=single):
             with request.told_where(found):
                 yield _document(environment, loaded, found, compute, (target, versus), query)
 
-    if output.svg is None:
-        answer.give(documents(), logits_screen, logits_rows, output, environment, how, several=text.lines)
-    else:
-        picture.give(documents(), logits_screen, logits_rows, output, environment, how)
+    picture.give(documents(), output, environment, how, several=text.lines)
 
 
 def _document(

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from attncli.models.model import Model
 
 POSITIONS = 16
-HEADS = 8
 
 
 def mask(
@@ -65,7 +64,7 @@ def mask(
     ] = None,
     num_heads: Annotated[
         int, meant(the.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
-    ] = HEADS,
+    ] = the.EIGHT,
     head: Annotated[int, the.ONE_HEAD] = 0,
     seed: Annotated[
         int,
@@ -83,11 +82,9 @@ def mask(
     attn mask causal --bias alibi --head 3
     """
     from attncli.analysis.mask import BIASES, check_n, gallery_document, mask_document
-    from attncli.render.screens.mask import PARTS, mask_rows, mask_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "mask")
     if bias is not None and (bias not in BIASES or model is not None):
         what = f"--bias is {bias!r}" if bias not in BIASES else "--bias does not go with --model, which brings its own"
         raise UsageError(what, expected=", ".join(BIASES) if bias not in BIASES else "one or the other")
@@ -105,7 +102,7 @@ def mask(
     at = 0 if loaded is None else one(request.numbers(layer, "layer", len(loaded.spec.blocks)), "layer")
     if loaded is not None:
         masks = [loaded.spec.blocks[at].attention.mask, *masks]
-    if len(masks) < 2 and answer.shown(output, PARTS) == frozenset(("counts",)):
+    if len(masks) < 2 and how.show == frozenset({"counts"}):
         raise UsageError("--show counts sets masks beside each other, and there is one", expected="two masks or more")
     found = _bias(bias, loaded, at, head, num_heads, count)
     if found is None and "head" in environment.given:
@@ -120,7 +117,7 @@ def mask(
             bias=found,
             model=loaded,
         )
-    picture.give([document], mask_screen, mask_rows, output, environment, how)
+    picture.give([document], output, environment, how)
 
 
 def _refuse_unheeded(

@@ -29,14 +29,12 @@ def list_(ctx: typer.Context, output: TableOutput) -> None:
     attn models list
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
-    how = answer.view(output, environment)
+    how = answer.check(output, environment)
     from attncli.analysis.models import models_document
     from attncli.inputs.hub_cache import cache_folder
-    from attncli.render.screens.models import models_rows, models_screen
 
     document = models_document(cache_folder(environment.variables))
-    answer.give(iter([document]), models_screen, models_rows, output, environment, how)
+    answer.give([document], output, environment, how)
 
 
 def show(
@@ -63,15 +61,13 @@ def show(
     attn models show gpt2 --estimate "The animal didn't cross the street" --layer 0
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
-    how = answer.view(output, environment)
+    how = answer.check(output, environment)
     from attncli.analysis.models import model_document
     from attncli.errors import UsageError
     from attncli.inputs.checkpoint import Checkpoint
     from attncli.models.bind import bind
     from attncli.models.container import text_model
     from attncli.models.load import read_spec
-    from attncli.render.screens.model import model_rows, model_screen
 
     if estimate is None and (layer is not None or dtype is not None):
         raise UsageError(
@@ -85,7 +81,7 @@ def show(
         binding, _ = bind(spec, family, checkpoint.names(), str(found.folder))
         told = None if text is None else _estimated(found, checkpoint, spec, binding, text, layer, dtype or "float32")
         document = model_document(found, checkpoint, spec, estimate=told, warnings=(*checkpoint.notes, *warnings))
-    answer.give(iter([document]), model_screen, model_rows, output, environment, how)
+    answer.give([document], output, environment, how)
 
 
 def verify(
@@ -109,8 +105,7 @@ def verify(
     attn models verify minilm "The animal didn't cross the street"
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
-    how = answer.view(output, environment)
+    how = answer.check(output, environment)
     from attncli.errors import UsageError, VerdictError
 
     if backend == "auto":
@@ -125,7 +120,6 @@ def verify(
     from attncli.models.load import read_spec
     from attncli.models.verify import LIMIT, RATIO
     from attncli.models.verify import verify as compared
-    from attncli.render.screens.verify import verify_rows, verify_screen
 
     given = SAMPLE if text is None else _given(environment, text)
     other = None if target is None else _given(environment, target)
@@ -134,7 +128,7 @@ def verify(
     told = given if ids is None else request.whole_numbers(ids, "--ids")
     result = compared(found.folder, told, target=other, backend=backend, ignore=tuple(ignore_config or ()))
     document = verify_document(found, given if ids is None else "", result)
-    answer.give(iter([document]), verify_screen, verify_rows, output, environment, how)
+    answer.give([document], output, environment, how)
     if not result.passed:
         raise VerdictError(
             f"{found.name} differs from transformers: {result.worst:.1e} in float64, {result.ratio:.2g} times its "

@@ -67,16 +67,14 @@ def patch(
     """
     from attncli.analysis.patch import patch_document
     from attncli.cli.progress import progress
-    from attncli.render.screens.patch import PARTS, patch_rows, patch_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS)
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "patch")
     if versus is not None and target is None:
         raise UsageError("--versus is taken from a target", expected="--target TOK as well")
     if clean == corrupt == "-":
         raise UsageError("both texts are -, and standard input is one text", expected="- once")
-    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=effect_options.HEADS)
+    loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
     clean, corrupt = (request.one_text(environment, TextOptions(text=one)).text for one in (clean, corrupt))
     tokens = [loaded.encode(one) for one in (clean, corrupt)]
     wanted = _patching(environment, loaded, tokens, model, (target, versus), query, at or [])
@@ -91,7 +89,7 @@ def patch(
             memory=effect_options.memory(compute),
             told=tell,
         )
-    picture.give([document], patch_screen, patch_rows, output, environment, how)
+    picture.give([document], output, environment, how)
 
 
 def _patching(

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 MASK_FILES = (".npy", ".npz", ".json", ".csv", ".tsv")
 
 
-def texts(environment: Environment, asked: TextOptions) -> Iterator[Text]:
-    """The texts asked for; says so when the sample stands in for one."""
+def texts(environment: Environment, asked: TextOptions, *, single: bool = False) -> Iterator[Text]:
+    """The texts asked for; says so when the sample stands in for one. single: raises UsageError for several."""
+    if single:
+        yield one_text(environment, asked)
+        return
     from attncli.inputs.text import SAMPLE, read_texts
 
     for text in read_texts(

@@ -67,7 +67,6 @@ def run(
 
     attn run --model minilm "The animal was too tired, so it slept" --query it --json
     """
-    from attncli.render.screens.run import PARTS, run_rows, run_screen
     from attncli.render.screens.stages import PROJECTIONS, SHOWN
 
     environment: Environment = ctx.obj
@@ -91,8 +90,7 @@ def run(
         check_writable_format(save)
     page_output.check(page, output, lines=text.lines, others=[save])
     written = {"--save": save, "--html": page.html}
-    answer.check(output, environment, parts=PARTS, written=written, heeded=("show", "top"))
-    how = answer.view(output, environment, parts=PARTS)
+    how = answer.check(output, environment, "run", written=written, heeded=("show", "top"))
     if batch and not text.lines:
         raise UsageError("--batch pads several texts together, and there is one", expected="--lines as well")
     every = answer.stages(stages, output)
@@ -105,7 +103,7 @@ def run(
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
     def documents() -> Iterator[RunDocument]:
-        found = iter([request.one_text(environment, text)]) if single else request.texts(environment, text)
+        found = request.texts(environment, text, single=single)
         for each, batched in (
             _together(loaded, list(found), model, compute) if batch else ((each, None) for each in found)
         ):
@@ -116,7 +114,7 @@ def run(
                     _write_page(environment, loaded, each, model, asked, page, how.lang, taken)
             yield document
 
-    answer.give(documents(), run_screen, run_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)
 
 
 def _write_page(

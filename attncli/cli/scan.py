@@ -69,9 +69,7 @@ def start(
     attn scan minilm sentences.txt -o scan
     """
     environment: Environment = ctx.obj
-    from attncli.render.screens.scan import PARTS, scan_rows, scan_screen
-
-    delivery.check(output, environment, parts=PARTS)
+    how = delivery.check(output, environment, "scan")
     from attncli.cli.checkpoint_option import fetched
     from attncli.scan import plan, plan_making, report
     from attncli.scan.run import Part, parse_part, run
@@ -97,8 +95,7 @@ def start(
     else:
         document = report.scan_document(outcome.totals, outcome.failed)
         report.write(document, out)
-        how = delivery.view(output, environment, parts=PARTS)
-        delivery.give(iter([document]), scan_screen, scan_rows, output, environment, how)
+        delivery.give([document], output, environment, how)
         if not document.done.texts and not outcome.failed:
             raise InputError(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
@@ -191,12 +188,14 @@ def show(
     attn scan show scan --head L5H11
     """
     environment: Environment = ctx.obj
-    from attncli.render.screens.scan import PARTS, scan_rows, scan_screen
+    from functools import partial
+
+    from attncli.render.screens.scan import scan_screen
     from attncli.scan import plan, report
     from attncli.scan.conditions import parse_heads
     from attncli.scan.totals import total
 
-    delivery.check(output, environment, parts=PARTS, written={"--html": html})
+    how = delivery.check(output, environment, "scan", written={"--html": html})
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html is {str(html)!r}", expected="a file ending in .html")
     if (output.json or output.plain) and (head is not None or metric is not None):
@@ -214,19 +213,12 @@ def show(
         raise UsageError(
             f"there is no head {head}", expected=f"L0H0 to L{made.model.layers - 1}H{made.model.heads[-1] - 1}"
         )
-    how = delivery.view(output, environment, parts=PARTS)
     if html is not None:
         from attncli.cli.scan_page_output import write
 
         write(environment, made, finished, html, how.lang)
-    delivery.give(
-        iter([finished]),
-        lambda document, view: scan_screen(document, view, metric=metric, head=chosen),
-        scan_rows,
-        output,
-        environment,
-        how,
-    )
+    closely = partial(scan_screen, metric=metric, head=chosen)
+    delivery.give([finished], output, environment, how, screen=closely)
 
 
 def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> None:
@@ -235,13 +227,11 @@ def compare(ctx: typer.Context, output: CompareOutput, a: Folder, b: Folder) -> 
     attn scan compare before after
     """
     environment: Environment = ctx.obj
-    delivery.check(output, environment)
-    from attncli.render.screens.scan_compare import scan_compare_rows, scan_compare_screen
+    how = delivery.check(output, environment)
     from attncli.scan.comparison import compare_document
 
-    how = delivery.view(output, environment)
     document = compare_document(a, b)
-    delivery.give(iter([document]), scan_compare_screen, scan_compare_rows, output, environment, how)
+    delivery.give([document], output, environment, how)
 
 
 def verify(
@@ -255,9 +245,8 @@ def verify(
     attn scan verify scan --shards 3
     """
     environment: Environment = ctx.obj
-    delivery.check(output, environment)
+    how = delivery.check(output, environment)
     from attncli.cli.checkpoint_option import fetched
-    from attncli.render.screens.scan_verify import scan_verify_rows, scan_verify_screen
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
     from attncli.scan.verification import verify_document
@@ -268,8 +257,7 @@ def verify(
     compute = ComputeOptions(backend="torch", device=made.device, dtype=made.dtype)
     loaded = fetched(environment, made.model.name, compute)
     document = verify_document(made, out, Worker(made, out, loaded), shards)
-    how = delivery.view(output, environment)
-    delivery.give(iter([document]), scan_verify_screen, scan_verify_rows, output, environment, how)
+    delivery.give([document], output, environment, how)
     if not document.passed:
         raise typer.Exit(ExitCode.FAILURE)
 

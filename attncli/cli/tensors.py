@@ -72,12 +72,10 @@ def tensors(
 
     attn tensors sample_inputs/captured.npz --mask causal
     """
-    from attncli.render.screens.tensors import PARTS, tensors_rows, tensors_screen
 
     environment: Environment = ctx.obj
-    answer.check(output, environment, parts=PARTS, heeded=("top",))
+    how = answer.check(output, environment, "tensors", heeded=("top",))
     page_output.check(page, output)
-    how = answer.view(output, environment, parts=PARTS)
     every = answer.stages(stages, output)
     from attncli.analysis.tensors import Options, captured, tensors_document
     from attncli.arrays.backend import choose
@@ -120,7 +118,7 @@ def tensors(
         page_output.write(page, Page(str(file), [record], lang=how.lang, budget=page.budget))
     if output.svg is not None:
         answer.draw(document, output)
-    answer.give(iter([document]), tensors_screen, tensors_rows, output, environment, how)
+    answer.give([document], output, environment, how)
 
 
 app = command_app(tensors)

@@ -30,8 +30,7 @@ def tokens(
     attn tokens --tokenizer byte 计划
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
-    how = answer.view(output, environment)
+    how = answer.check(output, environment)
 
     def documents() -> Iterator[TokensDocument]:
         from attncli.analysis.tokens import tokens_document
@@ -42,9 +41,7 @@ def tokens(
             listed = tokenizer.encode(found.text) if found.ids is None else tokenizer.ids_to_tokens(found.ids)
             yield tokens_document(checkpoint or tokenizer.name, found.text, listed)
 
-    from attncli.render.screens.tokens import tokens_rows, tokens_screen
-
-    answer.give(documents(), tokens_screen, tokens_rows, output, environment, how, several=text.lines)
+    answer.give(documents(), output, environment, how, several=text.lines)
 
 
 def _tokenizer(environment: Environment, checkpoint: str | None, name: str) -> Tokenizer:

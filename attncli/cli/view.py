@@ -60,16 +60,14 @@ def view(
     document = opened(file, output.top)
     if show_as == "heads":
         document = _as_heads(document, file)
+    from attncli.analysis.documents import name_of
     from attncli.analysis.documents.heads import HeadsDocument
     from attncli.analysis.documents.run import RunDocument
-    from attncli.render.screens import screen_of
 
-    screen = screen_of(document.schema)
     explains = document.schema == "attn.explain/1"
     digits = precision if precision is not None else DIGITS if explains else 2
     output = replace(output, precision=digits)
-    answer.check(output, environment, parts=screen.parts)
-    how = answer.view(output, environment, parts=screen.parts)
+    how = answer.check(output, environment, name_of(document.schema))
     page_output.check(page, output)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, how.lang, browse=browse)
@@ -78,7 +76,7 @@ def view(
         give = answer.give
         if output.svg is not None:
             answer.draw(document, output)
-    give([document], screen.screen, screen.rows, output, environment, how)
+    give([document], output, environment, how)
 
 
 def _show_page(

@@ -27,6 +27,7 @@ from attncli.cli.seeded_option import refuse_sizes
 
 if TYPE_CHECKING:
     from attncli.models.layouts.layout import Asked
+    from attncli.render.view import View
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
 
@@ -96,7 +97,7 @@ def init(
     from attncli.models.one_layer import Settings
 
     check_writable_format(file)
-    answer.check(output, environment, written={"FILE": file})
+    how = answer.check(output, environment, written={"FILE": file})
     if tokenizer is not None and embedding_for is None:
         raise UsageError("--tokenizer is about a text, and there is none", expected="--embedding-for TEXT as well")
     drawn, _ = request.seed_of(ModelOptions(seed=seed), environment)
@@ -114,7 +115,7 @@ def init(
 
     words = [] if embedding_for is None else _words(tokenizer or "word", embedding_for)
     write_weight_file(file, *seeded_file(settings, drawn, words), layout=layout)
-    _list(file, None, output, environment)
+    _list(file, None, output, environment, how)
 
 
 def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads = None, prefix: Prefix = "") -> None:
@@ -123,10 +124,10 @@ def show(ctx: typer.Context, output: TableOutput, file: File, num_heads: Heads =
     attn weights show sample_inputs/mha.safetensors --num-heads 4
     """
     environment: Environment = ctx.obj
-    answer.check(output, environment)
+    how = answer.check(output, environment)
     from attncli.models.layouts.layout import Asked
 
-    _list(file, Asked(heads=num_heads, prefix=prefix), output, environment)
+    _list(file, Asked(heads=num_heads, prefix=prefix), output, environment, how)
 
 
 def convert(
@@ -152,28 +153,27 @@ def convert(
     from attncli.models.weight_writer import recognised_file, write_weight_file
 
     check_writable_format(to)
-    answer.check(output, environment, written={"NEW": to})
+    how = answer.check(output, environment, written={"NEW": to})
     found = read_weight_file(file, Asked(heads=num_heads, prefix=prefix, orientation=_orientation(orientation)))
     for said in found.notes:
         environment.note(said)
     write_weight_file(to, *recognised_file(found), layout=layout)
-    _list(to, None, output, environment)
+    _list(to, None, output, environment, how)
 
 
 def _orientation(told: str | None) -> Literal["in-out", "out-in"] | None:
     return None if told is None else "in-out" if told == "in-out" else "out-in"
 
 
-def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment) -> None:
+def _list(file: Path, asked: Asked | None, output: OutputOptions, environment: Environment, how: View) -> None:
     from msgspec.structs import replace
 
     from attncli.analysis.weights import weights_document
     from attncli.inputs.atomic import written_at
     from attncli.models.layouts.layout import NOTHING_ASKED
-    from attncli.render.screens.weights import weights_rows, weights_screen
 
     document = replace(weights_document(written_at(file), asked or NOTHING_ASKED), file=str(file))
-    answer.give(iter([document]), weights_screen, weights_rows, output, environment, answer.view(output, environment))
+    answer.give([document], output, environment, how)
 
 
 def _words(tokenizer: str, text: str) -> list[str]:

@@ -7,6 +7,8 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
     "compare": ("sides", "heads", "maps", "difference", "moved", "answer"),
     "cost": ("variants", "memory", "growth", "layers", "measured", "answer"),
     "cross": ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer"),
+    "difference": ("header", "heads", "answer"),
+    "effects": ("header", "grid", "heads", "answer"),
     "explain": (
         "header", "tokens", "shapes", "W_Q", "W_K", "W_V", "W_O", "projections", "similarity", "scores", "softmax",
         "output", "residual", "matrices", "answer",

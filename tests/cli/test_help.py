@@ -88,6 +88,12 @@ def test_rare_options_are_listed_when_all_are_asked_for() -> None:
     assert len(whole) > len(short)
 
 
+SEVERAL = {
+    **dict.fromkeys(("ablate", "cost", "explore", "find", "heads", "logits", "patch"), 8), "explain multihead": 4
+}  # fmt: skip
+"""Heads of seeded weights of the commands that have more than one of them."""
+
+
 def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
     for path, command in commands():
         name = path.removesuffix(" start")
@@ -98,8 +104,7 @@ def test_every_option_tells_one_default_in_words_of_its_own_command() -> None:
         assert "<" not in page, f"{path} names a type"
         told = {one.opts[0]: one.help or "" for one in command.params if one.param_type_name == "option"}
         if "--num-heads" in told and name not in ("mask", "weights show", "weights convert", "weights init"):
-            eight = name in ("ablate", "cost", "find", "heads", "logits", "patch")
-            assert f"[default: {8 if eight else 1}]" in told["--num-heads"], path
+            assert f"[default: {SEVERAL.get(name, 1)}]" in told["--num-heads"], path
         if "--show" in told and name != "view":
             assert re.search(r"--show PARTS [^\[]*\[", page), f"{path} does not say what --show takes"
     assert "[default: 512]" in ask("cost", "--help").out

@@ -41,7 +41,7 @@ class Kinds(Mapping[str, Any]):
     apart. Each is imported when it is asked for."""
 
     def __getitem__(self, schema: str) -> tuple[type[Document], ...]:
-        name = schema.removeprefix("attn.").removesuffix("/1")
+        name = name_of(schema)
         if name not in NAMES or schema != schema_of(name):
             raise KeyError(schema)
         module = import_module(f"{__name__}.{name}")
@@ -60,6 +60,11 @@ class Kinds(Mapping[str, Any]):
 def schema_of(name: str) -> str:
     """The schema that a document's file name stands for: `run` for `attn.run/1`."""
     return f"attn.{name}" if name == "error" else f"attn.{name}/1"
+
+
+def name_of(schema: str) -> str:
+    """The file name that a schema stands for: `run` for `attn.run/1`."""
+    return schema.removeprefix("attn.").removesuffix("/1")
 
 
 KINDS = Kinds()

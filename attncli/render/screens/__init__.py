@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from attncli.analysis.documents import name_of
+
 if TYPE_CHECKING:
     from attncli.render.lines import Lines
     from attncli.render.view import View
 
 
 class Screen(NamedTuple):
-    """How a document is shown: its screen, its table for `--plain`, and the parts that `--show` may name."""
+    """How a document is shown: its screen, and its table for `--plain`, which begins with the names of the columns."""
 
     screen: Callable[[Any, View], Lines]
     rows: Callable[[Any], Iterable[Sequence[object]]]
-    parts: Sequence[str]
 
 
 def screen_of(schema: str) -> Screen:
     """The screen of a document, such as that of `attn.run/1`."""
-    name = schema.removeprefix("attn.").removesuffix("/1")
+    name = name_of(schema)
     module = import_module(f"{__name__}.{name}")
-    return Screen(getattr(module, f"{name}_screen"), getattr(module, f"{name}_rows"), getattr(module, "PARTS", ()))
+    return Screen(getattr(module, f"{name}_screen"), getattr(module, f"{name}_rows"))

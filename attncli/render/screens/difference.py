@@ -9,6 +9,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import in_parts, left_over, short_name
 from attncli.render.tables import table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.difference import DifferenceDocument, DifferentHead
 
 
-PARTS = ("header", "heads", "answer")
+PARTS = PARTS_OF["difference"]
 """Every part, in the order of the screen."""
 
 

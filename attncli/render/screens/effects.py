@@ -10,6 +10,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
+from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.sentence_answer import not_learned
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.effects import EffectsDocument, Interval, MeanMeasures, Reading
 
 
-PARTS = ("header", "grid", "heads", "answer")
+PARTS = PARTS_OF["effects"]
 """Every part, in the order of the screen."""
 
 
