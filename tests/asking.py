@@ -7,11 +7,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO, StringIO
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 from attncli.cli import app, main
 from attncli.cli.output import Environment
+
+CACHE = TemporaryDirectory(prefix="attn-", ignore_cleanup_errors=True)
+"""Where the command remembers files that it has found good, as it does for who uses it: minilm's are read once by each
+process of tests, and not for every question."""
 
 kept = cache(app.command)
 """The command line as Typer makes it, kept from one question to the next: making it takes longer than most answers."""
@@ -49,7 +54,7 @@ def ask(
         stdin=BytesIO(stdin or b""),
         stdout=out,
         stderr=err,
-        variables={"LANG": "C.UTF-8", "XDG_CACHE_HOME": "/dev/null", **variables},
+        variables={"LANG": "C.UTF-8", "XDG_CACHE_HOME": CACHE.name, **variables},
         stdin_is_terminal=stdin is None,
         stdout_is_terminal=terminal,
         width=width,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
 from telling import telling
+from validity import validate
 
 from attncli.analysis import find as finding
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.inputs.tokenize import tokenizer
 from attncli.mechanism.mask import Causal
@@ -56,7 +55,7 @@ def test_words_are_merged_before_they_are_sought() -> None:
 
 def test_the_document_is_valid_and_the_screen_fits() -> None:
     command = ("find", TEXT, "--from", "it", "--to", "animal")
-    jsonschema.validate(ask(*command, "--json").json, SCHEMAS["attn.find/1"])
+    validate(ask(*command, "--json").json, "attn.find/1")
     for width in (60, 80, 200):
         screen = ask(*command, width=width)
         assert screen.code == 0

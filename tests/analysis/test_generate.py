@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import jsonschema
 import numpy as np
 import oracles
 import pytest
@@ -15,9 +14,9 @@ from asking import ask
 from small_gpt2 import small_gpt2
 from telling import telling
 from tiny_checkpoints import CASES, make
+from validity import validate
 
 import attncli
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.generate import Continuing, continued, generated_document
 from attncli.errors import LimitError, UnsupportedError
 from attncli.inputs.builtin import ByteTokenizer
@@ -51,7 +50,7 @@ def test_rows_are_those_of_one_dense_run_and_shares_add_up(folder: Path) -> None
     model = attncli.load(folder, dtype="float64")
     prompt = model.tokenizer.ids_to_tokens(IDS)
     document = generated_document(model, "", prompt, Continuing(4, rows=True))
-    jsonschema.validate(json.loads(json_bytes(document)), SCHEMAS["attn.generate/1"])
+    validate(json.loads(json_bytes(document)), "attn.generate/1")
     ids = [*IDS, *(token["id"] for token in document["generated"])]
     dense = {trace.layer: trace.stages["weights"] for trace in model.trace(model.tokenizer.ids_to_tokens(ids))}
     for step in document["steps"]:
@@ -121,7 +120,7 @@ def test_from_the_command_line(folder: Path) -> None:
     assert "lookback" in screen.out
     assert max(map(len, screen.out.splitlines())) <= 60
     document = ask(*asked, "--json", "--layer", "1").json
-    jsonschema.validate(document, SCHEMAS["attn.generate/1"])
+    validate(document, "attn.generate/1")
     assert {head["layer"] for head in document["steps"][0]["heads"]} == {1}
     assert len(ask(*asked, "--plain").out.splitlines()) == 1 + 3 * 3 * len(
         {head["head"] for head in document["steps"][0]["heads"]}

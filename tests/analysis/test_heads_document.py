@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
 from telling import telling
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.exclusion import exclusion, is_punctuation, parse
 from attncli.analysis.heads import Compared, heads_document
 from attncli.analysis.measure import measure
@@ -162,7 +161,7 @@ def test_documents_with_everything_are_valid(tmp_path: Path) -> None:
     )
     answer = ask(*command, "--across", "rollout,similarity,circuits", "--words", "--json")
     assert answer.code == 0, answer.err
-    jsonschema.validate(answer.json, SCHEMAS["attn.heads/1"])
+    validate(answer.json, "attn.heads/1")
     for width in (60, 80, 200):
         screen = ask(*command, "--across", "rollout,similarity,circuits", width=width)
         assert max(map(len, screen.out.splitlines())) <= width

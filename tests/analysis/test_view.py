@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from validity import checker, validate
 
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.analysis.documents.reading import document_of
@@ -62,7 +62,7 @@ def test_a_run_is_compared_by_head_as_the_command_would(tmp_path: Path) -> None:
         ask("view", str(path), "--as", "heads", "--json").json,
         ask("heads", *COMMANDS["run"][1:], "--json").json,
     )
-    jsonschema.validate(again, SCHEMAS["attn.heads/1"])
+    validate(again, "attn.heads/1")
     for left, right in zip(again["heads"], was["heads"], strict=True):
         assert left["top_link"] == pytest.approx(right["top_link"])
         for name, metric in right["metrics"].items():
@@ -145,7 +145,7 @@ def test_what_is_read_agrees_with_jsonschema() -> None:
             fits = True
         except InputError:
             fits = False
-        assert fits == jsonschema.Draft202012Validator(SCHEMAS["attn.run/1"]).is_valid(changed)
+        assert fits == checker("attn.run/1").is_valid(changed)
 
 
 @pytest.mark.parametrize("options", [(), ("--words",)])

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
 from tiny_checkpoints import CASES, make
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models.load import load
 
 SOURCE, TARGET = "w9 w4 w17 w30 w5", "w3 w8 w21"
@@ -32,7 +31,7 @@ def _made(case: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_cross_attention_of_a_decoder(folder: Path) -> None:
     document = ask("cross", TARGET, SOURCE, "--model", str(folder), "--json", "--dtype", "float64").json
-    jsonschema.validate(document, SCHEMAS["attn.cross/1"])
+    validate(document, "attn.cross/1")
     model = load(str(folder), dtype="float64")
     decoder = model.decoder(SOURCE)
     traces = list(decoder.trace(TARGET))
@@ -66,7 +65,7 @@ def test_which_side_reads_the_text_is_said(command: tuple[str, ...], folder: Pat
 def test_the_learned_bias_of_t5_is_drawn(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = _made("t5", tmp_path_factory)
     document = ask("mask", "--model", str(path), "--head", "2", "-n", "7", "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.mask/1"])
+    validate(document, "attn.mask/1")
     assert (document["bias"]["name"], document["bias"]["buckets"]) == ("t5-buckets", False)
     trace = next(iter(load(str(path), dtype="float64").trace("w1 w2 w3 w4 w5 w6 w7")))
     assert np.allclose(
@@ -82,7 +81,7 @@ def test_masks_and_costs_by_layer(tmp_path_factory: pytest.TempPathFactory) -> N
     assert document["masks"][0]["keys_per_query"]["most"] == 5
     assert document["bias"] is None
     cost = ask("cost", "--model", str(path), "-n", "11", "--json").json
-    jsonschema.validate(cost, SCHEMAS["attn.cost/1"])
+    validate(cost, "attn.cost/1")
     assert {layer["pairs"] for layer in cost["layers"]} == {document["masks"][0]["pairs"]}
     assert {layer["cache_bytes"] for layer in cost["layers"]} == {2 * 11 * 20 * 4}
 
@@ -104,7 +103,7 @@ def test_grouped_heads_soft_caps_and_rotation_are_explained(tmp_path_factory: py
             "--json",
         )
         document = ask(*question).json
-        jsonschema.validate(document, SCHEMAS["attn.explain/1"])
+        validate(document, "attn.explain/1")
         assert document["agreement"] < 1e-10
         assert document["rotated"]
         assert next(step for step in document["steps"] if step["step"] == "scores")["softcap"] is not None

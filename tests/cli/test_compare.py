@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
 
 TEXT = "humpty dumpty sat on the wall"
@@ -27,7 +26,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("compare", *question, "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.compare/1"])
+    validate(document, "attn.compare/1")
     assert document["differs"] or "torch" in question
     for width in (60, 80, 120):
         for options in ((), ("--ascii",), ("--show", "all")):

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import jsonschema
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
 
 
@@ -24,7 +23,7 @@ from attncli.render.safe import cells
 )
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("cost", *question, "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.cost/1"])
+    validate(document, "attn.cost/1")
     for width in (60, 80, 120):
         for options in ((), ("--ascii",), ("--lang", "zh")):
             answer = ask("cost", *question, *options, width=width)
@@ -36,7 +35,7 @@ def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
 def test_measuring_puts_times_beside_what_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "cost.svg"
     answer = ask("cost", "-n", "64", "--d-model", "32", "--num-heads", "2", "--measure", "--json", "--svg", str(path))
-    jsonschema.validate(answer.json, SCHEMAS["attn.cost/1"])
+    validate(answer.json, "attn.cost/1")
     assert {row["name"] for row in answer.json["measured"]} == {"full", "streamed", "causal", "window", "rnn", "fused"}
     assert "timing full on numpy" in answer.err
     assert path.read_text().startswith("<svg")

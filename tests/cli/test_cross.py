@@ -1,10 +1,9 @@
 """`attn cross`: two texts of different lengths; bad input."""
 
-import jsonschema
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
 
 PAIR = ("the black cat", "le chat noir dort")
@@ -22,7 +21,7 @@ PAIR = ("the black cat", "le chat noir dort")
 )
 def test_json_is_valid_and_screens_fit(options: tuple[str, ...]) -> None:
     document = ask("cross", *PAIR, *options, "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.cross/1"])
+    validate(document, "attn.cross/1")
     for width in (60, 80, 120):
         for look in ((), ("--ascii",), ("--full",)):
             answer = ask("cross", *PAIR, *options, *look, width=width)

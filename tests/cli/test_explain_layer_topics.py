@@ -6,12 +6,11 @@ import math
 import re
 from io import BytesIO, StringIO
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.cli import main
 from attncli.cli.output import Environment
 
@@ -129,7 +128,7 @@ def test_the_residual_and_its_norm_are_those_of_the_run() -> None:
 @pytest.mark.parametrize("words", TOPICS, ids=" ".join)
 def test_topics_are_whole(words: tuple[str, ...]) -> None:
     document = topic(*words)
-    jsonschema.validate(document, SCHEMAS["attn.explain/1"])
+    validate(document, "attn.explain/1")
     assert topic(*words) == document
     assert len(ask("explain", words[0], TEXT, *words[1:], "--plain").out.splitlines()) > 4
     for width in (60, 120):

@@ -1,11 +1,9 @@
 """`--attention reformer`: hash attention proper, through `run` and `compare`."""
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
-
-from attncli.analysis.documents.json_schema import SCHEMAS
+from validity import validate
 
 TEXT = "the animal did not cross the street because it was too tired"
 
@@ -19,7 +17,7 @@ def test_what_runs_is_hash_attention() -> None:
     from attncli.mechanism.reformer import Reformer, hash_attention
 
     document = run("--attention", "reformer:4,2", "--num-heads", "2", "--seed", "3")
-    jsonschema.validate(document, SCHEMAS["attn.run/1"])
+    validate(document, "attn.run/1")
     heads = document["layers"][0]["heads"]
     q, v = (np.array([head["stages"][name] for head in heads]) for name in "qv")
     found = hash_attention(choose("numpy", device=None, dtype="float64"), q, v, Reformer(4, 2, None, 3), dense=True)
@@ -53,7 +51,7 @@ def test_a_token_looks_at_itself_only_where_nothing_else_is_visible() -> None:
 
 def test_compared_with_dense_attention() -> None:
     document = ask("compare", TEXT, "--attention", "dense", "--attention", "reformer:4", "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.compare/1"])
+    validate(document, "attn.compare/1")
     assert "hashing" in document["differs"]
     (head,) = document["heads"]
     assert head["pairs"]["b"] <= head["pairs"]["a"]

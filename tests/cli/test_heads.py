@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
-
-from attncli.analysis.documents.json_schema import SCHEMAS
+from validity import validate
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 
 
 def test_eight_heads_by_default_and_valid_json() -> None:
     document = ask("heads", SENTENCE, "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.heads/1"])
+    validate(document, "attn.heads/1")
     assert [head["head"] for head in document["heads"]] == list(range(8))
     mean = np.mean([head["weights"] for head in document["heads"]], 0)
     assert np.allclose(document["average"]["weights"], mean, atol=1e-7)

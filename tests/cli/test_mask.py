@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.safe import cells
 
 
@@ -40,7 +39,7 @@ def test_an_intersection_is_drawn_beside_its_parts() -> None:
 )  # fmt: skip
 def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
     document = ask("mask", *question, "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.mask/1"])
+    validate(document, "attn.mask/1")
     for width in (60, 80, 120):
         for options in ((), ("--ascii",), ("--lang", "zh")):
             answer = ask("mask", *question, *options, width=width)

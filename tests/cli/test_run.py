@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from validity import validate
 
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.inputs.tensors import read_tensors
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
@@ -34,7 +33,7 @@ def test_an_empty_pipe_is_an_error_never_the_sample() -> None:
 )
 def test_json_is_valid_and_its_rows_sum_to_one(options: tuple[str, ...]) -> None:
     document = ask("run", SENTENCE, "--json", *options).json
-    jsonschema.validate(document, SCHEMAS["attn.run/1"])
+    validate(document, "attn.run/1")
     for layer in document["layers"]:
         for head in layer["heads"]:
             assert np.allclose(np.sum(head["weights"], axis=-1), 1, atol=1e-6)

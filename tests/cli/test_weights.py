@@ -5,13 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from asking import ask
+from validity import validate
 
 from attncli.analysis import weights
-from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.inputs import tensors
 from attncli.inputs.tensors import read_tensors, tensor_file, write_tensors
 
@@ -125,7 +124,7 @@ def test_show_lists_tensors_with_their_statistics(tmp_path: Path) -> None:
     eye = np.eye(3, dtype=np.float32)
     write_tensors(path, {"q.weight": eye, "k.weight": -eye, "v.weight": np.full((5, 3), 2.0)}, {"note": "mine"})
     document = ask("weights", "show", str(path), "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.weights/1"])
+    validate(document, "attn.weights/1")
     rows = {row["name"]: row for row in document["tensors"]}
     assert rows["v.weight"] == {
         "name": "v.weight", "dtype": "float64", "shape": [5, 3], "bytes": 120, "role": "v.weight", "min": 2, "mean": 2,
@@ -143,7 +142,7 @@ def test_show_lists_what_is_no_attention_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     write_tensors(path, {"conv.weight": np.zeros((2, 3, 4)), "odd": np.array([1.0, np.nan, np.inf])}, {})
     document = ask("weights", "show", str(path), "--json").json
-    jsonschema.validate(document, SCHEMAS["attn.weights/1"])
+    validate(document, "attn.weights/1")
     assert document["layout"] is None
     assert any("no attention" in said for said in document["warnings"])
     assert any("2 of 3 values that are not finite" in said for said in document["warnings"])

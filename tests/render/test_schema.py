@@ -6,13 +6,14 @@ import json
 import jsonschema
 import pytest
 from render import documents
+from validity import checker
 
 from attncli.analysis.documents import KINDS
 from attncli.analysis.documents.json_schema import SCHEMAS
 from attncli.render.encoding import json_bytes
 
 DOCUMENTS = {
-    "attn.run/1": documents.run(heads=2, layers=2, causal=True),
+    "attn.run/1": documents.run(["a", "b"], heads=2, layers=2, causal=True),
     "attn.heads/1": documents.heads(layers=2, count=3),
     "attn.error": {"error": {"code": 3, "message": "the text has no tokens", "hint": None}},
     "attn.tokens/1": {
@@ -44,8 +45,7 @@ DOCUMENTS = {
 
 
 def errors(name: str, document) -> list[str]:
-    checker = jsonschema.Draft202012Validator(SCHEMAS[name])
-    return [error.message for error in checker.iter_errors(json.loads(json_bytes(document)))]
+    return [error.message for error in checker(name).iter_errors(json.loads(json_bytes(document)))]
 
 
 @pytest.mark.parametrize("name", KINDS)
