@@ -41,11 +41,7 @@ class Counted:
         self._watch.whole(np.nan_to_num(weights.astype(np.float64)), visible)
 
     def streamed(
-        self,
-        backend: Backend,
-        arrays: tuple[Array, Array, Array],
-        rule: Rule,
-        progress: Callable[[float], None],
+        self, backend: Backend, arrays: tuple[Array, Array, Array], rule: Rule, progress: Callable[[float], None]
     ) -> Streamed:
         """Attend q [head, query, dim], k, v [kv, key, dim] by blocks of query rows. progress: told the share done."""
         q, k, _ = arrays

@@ -181,10 +181,7 @@ def _kept(weights: Floats, b: RunHead, pairs: Alignment) -> float | None:
 def _output_error(a: RunHead, b: RunHead, pairs: Alignment) -> float | None:
     if a.output is UNSET or b.output is UNSET:
         return None
-    first, second = (
-        np.asarray(a.output, np.float64)[list(pairs.a)],
-        np.asarray(b.output, np.float64)[list(pairs.b)],
-    )
+    first, second = (np.asarray(a.output, np.float64)[list(pairs.a)], np.asarray(b.output, np.float64)[list(pairs.b)])
     size = float(np.linalg.norm(first))
     return float(np.linalg.norm(second - first) / size) if first.shape == second.shape and size > 0 else None
 

@@ -110,13 +110,7 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
 
 
 def cross_document(
-    model: Model,
-    texts: Texts,
-    *,
-    layers: Selection,
-    heads: Selection,
-    top: int,
-    everything: bool = True,
+    model: Model, texts: Texts, *, layers: Selection, heads: Selection, top: int, everything: bool = True
 ) -> CrossDocument:
     """`attn.cross/1`. layers, heads: which. top: how many links. everything: also links to special
     tokens.

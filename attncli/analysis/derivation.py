@@ -35,14 +35,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def derivation_document(
-    model: Model,
-    text: str,
-    tokens: Sequence[Token],
-    *,
-    layer: int,
-    head: int,
-    query: int,
-    projections: bool = False,
+    model: Model, text: str, tokens: Sequence[Token], *, layer: int, head: int, query: int, projections: bool = False
 ) -> AttentionTopic:
     """`attn.explain/1`, topic "attention": the steps of one query of one head, in float64 from that head's q, k and v.
 

@@ -43,12 +43,7 @@ class Heading(TypedDict):
 
 
 def header(
-    model: Model,
-    text: str,
-    tokens: Sequence[Token],
-    words: Words | None = None,
-    *,
-    computing: Backend | None = None,
+    model: Model, text: str, tokens: Sequence[Token], words: Words | None = None, *, computing: Backend | None = None
 ) -> Heading:
     """The members that every document about a text begins with: version, text, tokens, model, attention.
 
@@ -69,12 +64,7 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     """Tokens as documents hold them."""
     return [
         TokenRow(
-            index=token.index,
-            text=token.text,
-            id=token.id,
-            start=token.start,
-            end=token.end,
-            special=token.special,
+            index=token.index, text=token.text, id=token.id, start=token.start, end=token.end, special=token.special
         )
         for token in tokens
     ]

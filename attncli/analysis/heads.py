@@ -93,9 +93,7 @@ class _Layer:
     ) -> None:
         self.layer, self.heads = layer, heads
         about = About(
-            pairs,
-            np.array([token.special for token in tokens]),
-            np.array([is_punctuation(token) for token in tokens]),
+            pairs, np.array([token.special for token in tokens]), np.array([is_punctuation(token) for token in tokens])
         )
         names = dict.fromkeys(
             (*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ()))

@@ -56,20 +56,11 @@ def models_document(cache: Path) -> ModelsDocument:
             )
         )
     aliases = [
-        AliasRow(
-            name=name,
-            hub=alias.hub,
-            family=alias.family,
-            here=_here(alias, cache),
-        )
+        AliasRow(name=name, hub=alias.hub, family=alias.family, here=_here(alias, cache))
         for name, alias in ALIASES.items()
     ]
     return ModelsDocument(
-        version=__version__,
-        families=list(MODEL_TYPES),
-        aliases=aliases,
-        cache=str(cache),
-        cached=held,
+        version=__version__, families=list(MODEL_TYPES), aliases=aliases, cache=str(cache), cached=held
     )
 
 

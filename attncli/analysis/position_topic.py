@@ -59,12 +59,7 @@ def _way(model: Model, tokens: Sequence[Token], layer: int, head: int, query: in
     name, enters, formula, table = _told(model, tokens, layer, bias)
     moved = 0.0 if first is None else float(np.abs(row - first).max(initial=0.0))
     return PositionWay(
-        position=name,
-        enters=enters,
-        formula=formula,
-        table=UNSET if table is None else table,
-        weights=row,
-        moved=moved,
+        position=name, enters=enters, formula=formula, table=UNSET if table is None else table, weights=row, moved=moved
     )
 
 

@@ -155,11 +155,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
         visible = None if head.scores is UNSET else np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
         measured = measure(
-            weights[None],
-            visible,
-            metrics=metrics,
-            tokens=same,
-            special=[token.special for token in tokens],
+            weights[None], visible, metrics=metrics, tokens=same, special=[token.special for token in tokens]
         )
         links = Links(tokens, top=1, everything=document.links_leave_out is UNSET)
         links.add(layer, [head.head], [weights])

@@ -65,8 +65,7 @@ class RemovalOptions:
         ),
     ] = None
     reference_file: Annotated[
-        Path | None,
-        option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, metavar="FILE"),
+        Path | None, option("--reference-file", help="With --by mean: texts, one a line.", panel=MODEL, metavar="FILE")
     ] = None
     together: Annotated[
         bool, option("--together", help="Take the chosen heads away at once, not one at a time.", panel=MODEL)

@@ -172,10 +172,7 @@ def _refuse_weights(environment: Environment, page: PageOptions | None) -> None:
 
 
 def _compare_effects(
-    sides: list[tuple[str, EffectsDocument]],
-    output: OutputOptions,
-    environment: Environment,
-    fail_above: float | None,
+    sides: list[tuple[str, EffectsDocument]], output: OutputOptions, environment: Environment, fail_above: float | None
 ) -> None:
     from attncli.analysis.effects.texts import difference_document
 

@@ -144,12 +144,7 @@ SCALE = option(
     complete=completion.words("sqrt-dk", "sqrt-dmodel", "none"),
 )
 SOFTCAP = number(
-    "--softcap",
-    help="Bound the scores: X·tanh(score/X).",
-    panel=ATTENTION,
-    metavar="X",
-    least=1e-30,
-    most=1e30,
+    "--softcap", help="Bound the scores: X·tanh(score/X).", panel=ATTENTION, metavar="X", least=1e-30, most=1e30
 )
 POSITION = option(
     "--position",
@@ -182,11 +177,7 @@ DTYPE = option(
     values=DTYPES,
 )
 MAX_MEMORY = option(
-    "--max-memory",
-    help="Refuse work above this. [default: what is free]",
-    panel=COMPUTE,
-    metavar="SIZE",
-    rare=True,
+    "--max-memory", help="Refuse work above this. [default: what is free]", panel=COMPUTE, metavar="SIZE", rare=True
 )
 
 JSON = option("--json", help="One JSON document.", panel=OUTPUT)

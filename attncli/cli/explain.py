@@ -16,14 +16,7 @@ from attncli.cli.explain_delivery import check_steps, give
 from attncli.cli.explain_options import ExplainOutput, TextOutput, one
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
-from attncli.cli.options import (
-    AttentionOptions,
-    ComputeOptions,
-    GroupedCommand,
-    ModelOptions,
-    TextOptions,
-    flat,
-)
+from attncli.cli.options import AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
 

@@ -104,13 +104,7 @@ def mask(
     found = _place(environment, text, model, masked, compute, query, shown=shown)
     more = [(other, found.model.encode(other)) for other in others or ()]
     document = mask_topic_document(
-        found.model,
-        found.text.text,
-        found.tokens,
-        layer=found.layer,
-        head=found.head,
-        query=found.query,
-        others=more,
+        found.model, found.text.text, found.tokens, layer=found.layer, head=found.head, query=found.query, others=more
     )
     give_topic(ctx, document, output)
 

@@ -71,10 +71,7 @@ def scaling(
     ctx: typer.Context,
     output: SmallOutput,
     d_k: Annotated[int, meant(the.D_K, help="Width of the queries and keys.")] = 64,
-    d_model: Annotated[
-        int | None,
-        meant(the.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do."),
-    ] = None,
+    d_model: Annotated[int | None, meant(the.D_MODEL, help="Also scale by 1/√d_model, as some tutorials do.")] = None,
     samples: Annotated[int, number("--samples", help="Independent pairs of q and k.", panel=MODEL, least=2)] = 4096,
     keys: Annotated[int, number("--keys", help="Keys that the softmax runs over.", panel=MODEL)] = 10,
     seed: Annotated[int, meant(the.SEED_NUMBER, help="Seed of the random vectors.")] = 0,
@@ -158,11 +155,7 @@ def order(
         for way in POSITIONS:
             if way != "rope" or heads_width % 2 == 0:
                 yield request.model(
-                    quiet,
-                    same_seed(model, first),
-                    replace(attention, position=way),
-                    compute,
-                    tokenizer=text.tokenizer,
+                    quiet, same_seed(model, first), replace(attention, position=way), compute, tokenizer=text.tokenizer
                 )
         yield request.model(
             quiet, same_seed(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer

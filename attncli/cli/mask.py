@@ -66,10 +66,7 @@ def mask(
         int, meant(the.NUM_HEADS, help="Heads that ALiBi's slopes are for.", panel=ATTENTION, most=4096)
     ] = the.EIGHT,
     head: Annotated[int, the.ONE_HEAD] = 0,
-    seed: Annotated[
-        int,
-        meant(the.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION),
-    ] = 0,
+    seed: Annotated[int, meant(the.SEED_NUMBER, help="Of the random parts of bigbird and lsh.", panel=ATTENTION)] = 0,
     model: Annotated[str | None, the.CHECKPOINT] = None,
     layer: Annotated[list[str] | None, the.LAYER] = None,
 ) -> None:
@@ -110,13 +107,7 @@ def mask(
     if not masks and bias is None:
         document = gallery_document(count, seed=seed)
     else:
-        document = mask_document(
-            masks or [request.mask(None)],
-            count,
-            seed=seed,
-            bias=found,
-            model=loaded,
-        )
+        document = mask_document(masks or [request.mask(None)], count, seed=seed, bias=found, model=loaded)
     picture.give([document], output, environment, how)
 
 

@@ -33,8 +33,7 @@ class PageOptions:
 
     html: Annotated[Path | None, the.HTML] = None
     html_budget: Annotated[
-        str,
-        option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE"),
+        str, option("--html-budget", help="Data in the page; heads beyond it come small.", panel=OUTPUT, metavar="SIZE")
     ] = "16MB"
 
     @property
@@ -80,13 +79,7 @@ def recording(
 
 
 def record(
-    model: Model,
-    text: Text,
-    layers: Selection,
-    heads: Selection,
-    *,
-    words: bool = False,
-    taken: Recording | None,
+    model: Model, text: Text, layers: Selection, heads: Selection, *, words: bool = False, taken: Recording | None
 ) -> RunRecord:
     """What a page tells of a run: as it was taken, or of a run of its own."""
     from attncli.analysis.records.run import recorded_run, run_record

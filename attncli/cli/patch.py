@@ -82,12 +82,7 @@ def patch(
     effect_options.foretell(environment, loaded, len(tokens[0]), wanted.chosen, compute, predicts=predicts)
     with progress(environment, "patching heads") as tell:
         document = patch_document(
-            loaded,
-            (clean, tokens[0]),
-            (corrupt, tokens[1]),
-            wanted,
-            memory=effect_options.memory(compute),
-            told=tell,
+            loaded, (clean, tokens[0]), (corrupt, tokens[1]), wanted, memory=effect_options.memory(compute), told=tell
         )
     picture.give([document], output, environment, how)
 

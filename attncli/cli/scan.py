@@ -47,10 +47,7 @@ def start(
     corpus: CorpusOptions,
     measure: MeasureOptions,
     running: RunningOptions,
-    model: Annotated[
-        str,
-        the.MODEL_ARGUMENT,
-    ],
+    model: Annotated[str, the.MODEL_ARGUMENT],
     texts: Annotated[
         list[str],
         typer.Argument(

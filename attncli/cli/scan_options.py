@@ -22,8 +22,7 @@ class CorpusOptions:
         ),
     ] = None
     sample: Annotated[
-        int,
-        number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0),
+        int, number("--sample", help="Only so many texts, drawn by a hash of each; 0 for all.", panel=CORPUS, least=0)
     ] = 0
     seed: Annotated[int, meant(the.SEED_NUMBER, panel=CORPUS)] = 0
     dedupe: Annotated[bool, option("--dedupe", help="Count texts that occur again once.", panel=CORPUS)] = False

@@ -12,14 +12,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import page_output, request
 from attncli.cli.option import LARGEST
-from attncli.cli.options import (
-    ATTENTION,
-    ComputeOptions,
-    OutputOptions,
-    command_app,
-    number,
-    option,
-)
+from attncli.cli.options import ATTENTION, ComputeOptions, OutputOptions, command_app, number, option
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
 from attncli.errors import UsageError
@@ -46,12 +39,7 @@ def tensors(
     softcap: Annotated[float | None, the.SOFTCAP] = None,
     offset: Annotated[
         int,
-        number(
-            "--offset",
-            help="Position of query 0, for causal masks and windows.",
-            panel=ATTENTION,
-            least=-LARGEST,
-        ),
+        number("--offset", help="Position of query 0, for causal masks and windows.", panel=ATTENTION, least=-LARGEST),
     ] = 0,
     key_lengths: Annotated[
         str | None, option("--key-lengths", help='Real keys per batch entry: "5 3".', panel=ATTENTION, metavar="N…")

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def tokens(
-    ctx: typer.Context,
-    text: TextOptions,
-    model: Annotated[ModelOptions, only("model")],
-    output: LongTableOutput,
+    ctx: typer.Context, text: TextOptions, model: Annotated[ModelOptions, only("model")], output: LongTableOutput
 ) -> None:
     """Tokens, ids, spans and bytes of a text.
 

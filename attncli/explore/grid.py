@@ -153,10 +153,7 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
     rows: list[Line] = [((say(view, "explore.head", state.layer, state.head), "bold"),)]
     if head.labels:
         named = say(view, "list").join(label_name(one, view.lang) for one in head.labels)
-        rows[0] = (
-            *rows[0],
-            ("  " + cut(label(named, ascii=view.ascii), width, ascii=view.ascii), FAINT),
-        )
+        rows[0] = (*rows[0], ("  " + cut(label(named, ascii=view.ascii), width, ascii=view.ascii), FAINT))
     numbers = [
         (spell(say(view, f"explore.metric.{name}"), ascii=view.ascii), head.metrics.get(name)) for name in METRICS
     ]

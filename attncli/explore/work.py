@@ -19,12 +19,7 @@ class Work:
     stop. failed: is given what went wrong."""
 
     def __init__(
-        self,
-        post: Post,
-        job: Callable[[Work], Callable[[], None]],
-        *,
-        name: str,
-        failed: Callable[[Exception], None],
+        self, post: Post, job: Callable[[Work], Callable[[], None]], *, name: str, failed: Callable[[Exception], None]
     ) -> None:
         self.name, self.share = name, 0.0
         self._post, self._job, self._failed = post, job, failed

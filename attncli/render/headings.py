@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, flow, line, stack
 from attncli.render.prose import wrap
@@ -34,6 +36,11 @@ def heading(title: str, note: str, view: View) -> Lines:
             remark(note, view),
         )
     )
+
+
+def sentences(told: Iterable[str], view: View) -> Lines:
+    """Sentences of an answer, each on a line of its own, not set back; "" is none."""
+    return stack(remark(one, view, style="") for one in told)
 
 
 def remark(text: str, view: View, *, style: str = FAINT) -> Lines:

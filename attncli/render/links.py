@@ -10,23 +10,16 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, heading, remark
 from attncli.render.lines import Line, Lines, finished, stack
 from attncli.render.numbers import writer
-from attncli.render.safe import cells, cut, label, pad
+from attncli.render.safe import cells, pad
+from attncli.render.token_names import Ends, placed
 from attncli.render.view import View
 
 LONGEST = 32
 """Cells of the longest bar."""
 
 
-class Link(Protocol):
-    """What every link has; `query` and `key` are positions."""
-
-    @property
-    def query(self) -> int:
-        """The token that looks."""
-
-    @property
-    def key(self) -> int:
-        """The token looked at."""
+class Link(Ends, Protocol):
+    """What every link has."""
 
     @property
     def weight(self) -> float:
@@ -97,9 +90,9 @@ def layer_and_head(link: PlacedLink) -> str:
 def _parts(
     link: Link, queries: Sequence[str], keys: Sequence[str], name: int, view: View, place: str
 ) -> tuple[str, str, str]:
-    query = cut(label(queries[link.query], ascii=view.ascii), name, ascii=view.ascii)
-    key = cut(label(keys[link.key], ascii=view.ascii), name, ascii=view.ascii)
-    return place, f"{link.query} {query}", f"{link.key} {key}"
+    ends = ((link.query, queries), (link.key, keys))
+    query, key = (placed(at, texts[at], name, view) for at, texts in ends)
+    return place, query, key
 
 
 if __name__ == "__main__":

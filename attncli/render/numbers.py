@@ -53,6 +53,11 @@ def brief(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 
+def percent(value: float, digits: int = 0) -> str:
+    """A share in percents."""
+    return f"{value:.{digits}%}".replace("%", " %")
+
+
 def root_of(scale: float, d_k: int, d_model: int) -> str:
     """How a scale comes from a size, such as `1/√64`; "" when it does not."""
     for size in (d_k, d_model):

@@ -31,8 +31,7 @@ class Variant(Part, frozen=True, kw_only=True):
     streamed_bytes: Annotated[Many, says("Those of `rows` query rows.")]
     steps: Annotated[Many, says("Sequential steps.")]
     path: Annotated[
-        Many | None,
-        says("Layers, for the rnn steps, between the most distant tokens; null where chance decides."),
+        Many | None, says("Layers, for the rnn steps, between the most distant tokens; null where chance decides.")
     ]
     grows: str | None
 

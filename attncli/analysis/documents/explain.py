@@ -7,12 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.derivation import AttentionTopic
-from attncli.analysis.documents.layer_topics import (
-    MaskTopic,
-    MultiheadTopic,
-    PositionTopic,
-    ResidualTopic,
-)
+from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
 from attncli.analysis.documents.parts import Header, TokenRow
 
 Order = Annotated[

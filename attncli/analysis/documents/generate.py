@@ -54,8 +54,7 @@ class GenerateDocument(Header, tag="attn.generate/1", frozen=True, kw_only=True)
     """A text continued by a decoder. Positions, layers and heads count from 0."""
 
     generated: Annotated[
-        list[TokenRow],
-        axes("generated", says="positions go on from the prompt's, characters from its text's."),
+        list[TokenRow], axes("generated", says="positions go on from the prompt's, characters from its text's.")
     ]
     continuation: Annotated[str, says("What the new tokens say after the text, blanks included.")]
     temperature: Annotated[float, says("0 for the likeliest token each time.")]

@@ -129,8 +129,7 @@ class Similarity(Part, frozen=True, kw_only=True):
         Numbers, axes("head alike", "head alike", says="√(Jensen–Shannon / ln 2) between heads, 0 to 1.")
     ]
     order: Annotated[
-        list[Annotated[Count, at("head alike")]],
-        axes("head alike", says="rows in the order of the tree's leaves."),
+        list[Annotated[Count, at("head alike")]], axes("head alike", says="rows in the order of the tree's leaves.")
     ]
     tree: Annotated[list[Merge], says("Average linkage: rows, then earlier merges, join.")]
 

@@ -124,8 +124,7 @@ class Resources(Part, frozen=True, kw_only=True):
     memory_estimate: Annotated[Count, says("Bytes this run was expected to take at its peak, besides the program.")]
     peak_memory: (
         Annotated[
-            Count | None,
-            says("The most bytes the process held; of checkpoints only, null where the system is silent."),
+            Count | None, says("The most bytes the process held; of checkpoints only, null where the system is silent.")
         ]
         | UnsetType
     ) = UNSET
@@ -134,10 +133,7 @@ class Resources(Part, frozen=True, kw_only=True):
 Tokens = Annotated[list[TokenRow], axes("token", says="The tokens in order.")]
 Pieces = Annotated[list[TokenRow], says("With --words: the tokens that were merged; `tokens` holds the words.")]
 LeftOutKind = Literal["special", "self", "neighbours", "first"]
-LeftOut = Annotated[
-    list[LeftOutKind],
-    says("Kinds of link that the strongest links leave out; absent when all count."),
-]
+LeftOut = Annotated[list[LeftOutKind], says("Kinds of link that the strongest links leave out; absent when all count.")]
 
 
 LEARNED = 2

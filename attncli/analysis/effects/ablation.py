@@ -133,10 +133,7 @@ def remove(
         )
         effects = [replace(one, random=drawn.get(one.place)) for one in effects]
     return Removed(
-        effects,
-        {name: float(value[0]) for name, value in swept.together.items()},
-        swept.reader.target,
-        text.backend,
+        effects, {name: float(value[0]) for name, value in swept.together.items()}, swept.reader.target, text.backend
     )
 
 

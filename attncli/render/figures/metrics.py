@@ -10,6 +10,7 @@ import numpy as np
 from attncli.render.figures.charts import LINE
 from attncli.render.figures.drawing import Drawing, fitted, width
 from attncli.render.figures.maps import CELL, SIZE, coloured
+from attncli.render.head_grid import head_grid
 
 FEW = 24
 """Heads that get a row each."""
@@ -73,10 +74,7 @@ def _grids(drawing: Drawing, heads: Sequence[Measured], titles: Mapping[str, str
     wide, tall = edge + len(numbers) * cell + 22, len(layers) * cell + 40
     for place, (metric, title) in enumerate(titles.items()):
         x, y = place % ACROSS * wide, top + place // ACROSS * tall
-        grid = np.full((len(layers), len(numbers)), np.nan)
-        for one in heads:
-            value = one.values.get(metric)
-            grid[layers.index(one.layer), numbers.index(one.head)] = np.nan if value is None else value
+        grid = head_grid((one.layer, one.head, one.values.get(metric)) for one in heads).values
         seen = grid[np.isfinite(grid)]
         low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 0.0)
         span = f"{_told(low)} – {_told(high)}"

@@ -14,6 +14,7 @@ from attncli.render.figures.charts import draw_bars
 from attncli.render.figures.drawing import Drawing
 from attncli.render.figures.maps import Map, draw_maps
 from attncli.render.figures.titles import RANKED, Say, bar_of, titled
+from attncli.render.head_grid import head_grid
 from attncli.render.safe import label
 
 Row = tuple[int, int, float | None, float | None]
@@ -66,10 +67,7 @@ def _ranked(drawing: Drawing, held: Sequence[Row], top: float, say: Say) -> None
 
 
 def _grid(drawing: Drawing, held: Sequence[Row], top: float, say: Say) -> float:
-    layers, heads = sorted({row[0] for row in held}), sorted({row[1] for row in held})
-    grid = np.full((len(layers), len(heads)), np.nan)
-    for layer, head, value, _ in held:
-        grid[layers.index(layer), heads.index(head)] = np.nan if value is None else value
-    signed = bool((np.nan_to_num(grid) < 0).any())
-    one = Map(say("grid"), grid, [str(layer) for layer in layers], [str(head) for head in heads], signed=signed)
+    grid = head_grid(row[:3] for row in held)
+    signed = bool((np.nan_to_num(grid.values) < 0).any())
+    one = Map(say("grid"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=signed)
     return draw_maps(drawing, [one], top, scale="linear")

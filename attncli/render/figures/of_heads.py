@@ -15,13 +15,13 @@ from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument, Metrics
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
 from attncli.errors import InputError
-from attncli.render.column_names import key_names
 from attncli.render.figures.charts import draw_links, draw_sentence
 from attncli.render.figures.drawing import Drawing
 from attncli.render.figures.maps import Map, draw_maps
 from attncli.render.figures.metrics import Measured, draw_metrics
 from attncli.render.figures.titles import Say, names_of, ran, titled
 from attncli.render.matrix import as_matrix, visible
+from attncli.render.token_names import key_names
 
 WORDS = 60
 """Words of a text that is still written as a sentence, or as two columns."""

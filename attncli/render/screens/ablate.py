@@ -13,12 +13,13 @@ from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
-from attncli.render.safe import cells, cut, label
+from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import ablate_answer, size, subject, written
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.tables import GAP, table
+from attncli.render.token_names import short
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -33,12 +34,8 @@ LONGEST, SHORTEST, NAME = 20, 4, 12
 
 def ablate_screen(document: AblateDocument, view: View) -> Lines:
     """The whole screen of an `attn.ablate/1` document: `view.top` heads."""
-    drawn = dict(zip(PARTS, (header, _tokens, effect_grid, _heads, ablate_answer), strict=True))
+    drawn = dict(zip(PARTS, (header, shown_tokens, effect_grid, _heads, ablate_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
-
-
-def _tokens(document: AblateDocument, view: View) -> Lines:
-    return tokens_part(document.tokens, view)
 
 
 def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
@@ -145,5 +142,4 @@ def _looks(document: AblateDocument, effect: EffectRow, view: View) -> str:
         return "-"
     if effect.attention == "cross":
         return f"{spell('#', ascii=view.ascii)}{effect.looks.key} {effect.looks.weight:.2f}"
-    text = label(document.tokens[effect.looks.key].text, ascii=view.ascii)
-    return f"{cut(text, NAME, ascii=view.ascii)} {effect.looks.weight:.2f}"
+    return f"{short(document.tokens[effect.looks.key].text, NAME, view)} {effect.looks.weight:.2f}"

@@ -17,6 +17,7 @@ from attncli.render.screens.conclusion import compare_answer
 from attncli.render.screens.header import counted, fact, warning
 from attncli.render.screens.side_differences import in_words
 from attncli.render.tables import table
+from attncli.render.token_names import short
 from attncli.render.view import View
 
 PARTS = PARTS_OF["compare"]
@@ -187,7 +188,7 @@ def _pair(head: ComparedHead, view: View) -> str:
 
 
 def _link(link: SignedDifference | MovedWeight, texts: Sequence[str], view: View) -> str:
-    query, key = (cut(label(texts[at], ascii=view.ascii), 10, ascii=view.ascii) for at in (link.query, link.key))
+    query, key = (short(texts[at], 10, view) for at in (link.query, link.key))
     return f"{query}{spell(' → ', ascii=view.ascii)}{key}"
 
 

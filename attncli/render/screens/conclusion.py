@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,15 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.inputs.word_breaks import words
-from attncli.render.headings import remark
+from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
-from attncli.render.numbers import size_words
+from attncli.render.numbers import percent, size_words
 from attncli.render.phrases import say
-from attncli.render.safe import label, safe
+from attncli.render.safe import safe
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import compare_shaded, cross_shaded
+from attncli.render.token_names import quoted, quoted_ends
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.mask import MaskDocument
     from attncli.analysis.documents.model import ModelDocument
     from attncli.analysis.documents.models import ModelsDocument
-    from attncli.analysis.documents.parts import TokenRow
     from attncli.analysis.documents.run import RunDocument
     from attncli.analysis.documents.tensors import CapturedLink, TensorsDocument
     from attncli.analysis.documents.tokens import TokensDocument
@@ -50,10 +49,10 @@ def cross_answer(document: CrossDocument, view: View) -> Lines:
     told = []
     if document.links:
         link = document.links[0]
-        ends = [_word(side, at, view) for side, at in ((document.queries, link.query), (document.keys, link.key))]
+        ends = quoted_ends(document.queries, document.keys, link, view)
         place = (link.layer, link.head) if heads > 1 else ()
-        told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, _share(link.weight), *place))
-    said = _said([*told, not_learned(document.model, view)], view)
+        told.append(say(view, f"answer.link.{'heads' if heads > 1 else 'one'}", *ends, percent(link.weight), *place))
+    said = sentences([*told, not_learned(document.model, view)], view)
     return stack((cross_shaded(document, view), said)) if document.links else said
 
 
@@ -68,9 +67,9 @@ def tensors_answer(document: TensorsDocument, view: View) -> Lines:
     place: tuple[object, ...] = (link.head,) if several else ()
     if len(document.batch) > 1:
         name, place = "answer.tensors.batch", (link.head, ", ".join(map(str, link.index)))
-    told = [say(view, name, link.query, link.key, _share(link.weight), *place)]
+    told = [say(view, name, link.query, link.key, percent(link.weight), *place)]
     told += [say(view, "answer.link.choice")] if link.weight < document.links[0].weight else []
-    return _said(told, view)
+    return sentences(told, view)
 
 
 def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
@@ -88,15 +87,15 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
         return Lines()
     if most is None or abs(most) <= SAME:
         shared = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
-        return _said([say(view, "answer.compare.same.shared" if shared else "answer.compare.same")], view)
+        return sentences([say(view, "answer.compare.same.shared" if shared else "answer.compare.same")], view)
     head = max(heads, key=lambda each: abs(each.max_difference.value))
     found = head.max_difference
-    ends = [_word(document.a.tokens, getattr(found, end), view) for end in ("query", "key")]
-    sides = [f"{value:.{view.precision}f}" for value in (abs(found.value),)]
+    ends = quoted_ends(document.a.tokens, document.a.tokens, found, view)
+    size = f"{abs(found.value):.{view.precision}f}"
     name = "answer.compare.more" if found.value > 0 else "answer.compare.less"
     place = (head.a.layer, head.a.head)
-    kept = [say(view, "answer.compare.kept", _share(head.kept))] if head.kept not in (None, 1) else []
-    return stack((compare_shaded(document, head, view), _said([say(view, name, *ends, *sides, *place), *kept], view)))
+    kept = [say(view, "answer.compare.kept", percent(head.kept))] if head.kept not in (None, 1) else []
+    return stack((compare_shaded(document, head, view), sentences([say(view, name, *ends, size, *place), *kept], view)))
 
 
 def mask_answer(document: MaskDocument, view: View) -> Lines:
@@ -112,11 +111,11 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
             safe(part.spec, ascii=view.ascii),
             f"{part.pairs:,}",
             f"{document.n**2:,}",
-            f"{part.share:.1%}".replace(".0%", "%").replace("%", " %"),
+            percent(part.share, 1).replace(".0 %", " %"),
         )
     ]
     told += [say(view, "answer.mask.empty", len(part.empty_rows))] if part.empty_rows else []
-    return _said(told, view)
+    return sentences(told, view)
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
@@ -133,10 +132,10 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
                 view,
                 "answer.cost.least",
                 safe(str(least.spec or least.name), ascii=view.ascii),
-                f"{share:.1%}".replace("%", " %") if share >= SHOWN else f"<{SHOWN:.1%}".replace("%", " %"),
+                percent(share, 1) if share >= SHOWN else f"<{percent(SHOWN, 1)}",
             )
         )
-    return _said(told, view)
+    return sentences(told, view)
 
 
 def run_hint(document: RunDocument, view: View) -> Lines:
@@ -164,7 +163,7 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
         found = document.estimate
         took = (f"{found.seconds:.1f}", size_words(found.peak_memory))
         told.append(say(view, "answer.model.takes", found.tokens, *took))
-    return _said(told, view)
+    return sentences(told, view)
 
 
 def tokens_answer(document: TokensDocument, view: View) -> Lines:
@@ -183,22 +182,22 @@ def tokens_answer(document: TokensDocument, view: View) -> Lines:
         told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
     elif max(pieces) > 1:
         most = max(range(len(found)), key=lambda at: pieces[at])
-        word = say(view, "quoted", label(document.text[slice(*found[most])], ascii=view.ascii))
+        word = quoted(document.text[slice(*found[most])], view)
         cut = sum(count > 1 for count in pieces)
         told = [say(view, "answer.tokens.cut", f"{cut:,}", f"{len(found):,}", word, pieces[most])]
     elif len(spans) == len(found):
         told = [say(view, "answer.tokens.whole", f"{len(found):,}")]
     else:
         told = [say(view, "answer.tokens", f"{len(document.tokens):,}")]
-    return _said([*told, *([say(view, "answer.tokens.added", added)] if added else [])], view)
+    return sentences([*told, *([say(view, "answer.tokens.added", added)] if added else [])], view)
 
 
 def weights_answer(document: WeightsDocument, view: View) -> Lines:
     """The answer of an `attn.weights/1` document: what attention the file is read as."""
     sizes = document.sizes
     if sizes is not None:
-        return _said([say(view, "answer.weights", sizes.heads, sizes.d_model)], view)
-    return _said([say(view, "answer.weights.none" if document.layout is None else "answer.weights.stages")], view)
+        return sentences([say(view, "answer.weights", sizes.heads, sizes.d_model)], view)
+    return sentences([say(view, "answer.weights.none" if document.layout is None else "answer.weights.stages")], view)
 
 
 def models_answer(document: ModelsDocument, view: View) -> Lines:
@@ -207,24 +206,12 @@ def models_answer(document: ModelsDocument, view: View) -> Lines:
     told = [say(view, "answer.models", len(document.families))]
     named = say(view, "list").join(here[:NAMED])
     told.append(say(view, "answer.models.here", len(here), len(document.aliases), named) if here else "")
-    return _said(told, view)
+    return sentences(told, view)
 
 
 def generate_answer(document: GenerateDocument, view: View) -> Lines:
     """How much of their weight the new words have on the prompt, on average over words and heads."""
     if not document.steps:
-        return _said([say(view, "answer.generate.none")], view)
+        return sentences([say(view, "answer.generate.none")], view)
     mean = sum(step.lookback for step in document.steps) / len(document.steps)
-    return _said([say(view, "answer.generate", len(document.steps), _share(mean))], view)
-
-
-def _said(told: list[str], view: View) -> Lines:
-    return stack(remark(each, view, style="") for each in told)
-
-
-def _word(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}".replace("%", " %")
+    return sentences([say(view, "answer.generate", len(document.steps), percent(mean))], view)

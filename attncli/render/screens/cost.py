@@ -130,12 +130,7 @@ def _saved(variant: Variant, view: View) -> str:
 def _memory(document: CostDocument, view: View) -> Lines:
     """Bytes of the scores, at once and by rows."""
     rows = [
-        [
-            _name(variant),
-            size_words(variant.score_bytes),
-            size_words(variant.streamed_bytes),
-            _saved(variant, view),
-        ]
+        [_name(variant), size_words(variant.score_bytes), size_words(variant.streamed_bytes), _saved(variant, view)]
         for variant in document.variants
     ]
     columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]

@@ -12,12 +12,13 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.links import layer_and_head, links
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix, visible
-from attncli.render.safe import cut, label, safe
+from attncli.render.safe import cut, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import cross_answer
 from attncli.render.screens.header import counted, headed, in_queries, tokens_part
 from attncli.render.screens.run import shapes_part
 from attncli.render.tables import table
+from attncli.render.token_names import placed
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -74,10 +75,7 @@ def _part(part: str, document: CrossDocument, heads: list[tuple[int, CrossHead]]
         case "tokens":
             asked = stack((heading("queries", "", view), tokens_part(document.queries, view)))
             return spaced(
-                (
-                    asked,
-                    stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))),
-                )
+                (asked, stack((heading("keys and values", _values(document), view), tokens_part(document.keys, view))))
             )
         case "shapes":
             return shapes_part(document.shapes, view)
@@ -126,11 +124,11 @@ def _alignment(document: CrossDocument, heads: int, view: View) -> Lines:
     room = max(min(view.width - 48, 24), 0)
     rows = []
     for one in found:
-        query = f"{one.query} {cut(label(queries[one.query], ascii=view.ascii), 16, ascii=view.ascii)}"
+        query = placed(one.query, queries[one.query], 16, view)
         if one.key is None:
             rows.append([query, "", "(sees nothing)", "", ""])
             continue
-        key = f"{one.key} {cut(label(keys[one.key], ascii=view.ascii), 16, ascii=view.ascii)}"
+        key = placed(one.key, keys[one.key], 16, view)
         rows.append(
             [
                 query,
@@ -175,11 +173,7 @@ def _tables(part: str, heads: list[tuple[int, CrossHead]], queries: list[str], k
             case _:
                 blocks.append(
                     vectors(
-                        head.output,
-                        queries,
-                        view,
-                        title="output of the head",
-                        note=f"{place} · one vector per query",
+                        head.output, queries, view, title="output of the head", note=f"{place} · one vector per query"
                     )
                 )
     left = len(heads) - len(shown)

@@ -16,11 +16,12 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
-from attncli.render.safe import cells, cut, label
+from attncli.render.safe import cells
 from attncli.render.screens.derivation_matrices import derivation_matrices
 from attncli.render.screens.worked import explain_answer, first_entry, residual
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
+from attncli.render.token_names import placed, short
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -43,7 +44,7 @@ class Derivation:
 
     @property
     def query(self) -> str:
-        return cut(label(self.names[self.document.query], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
+        return short(self.names[self.document.query], NAME, self.view)
 
     @cached_property
     def weights(self) -> np.ndarray[Any, Any]:
@@ -63,8 +64,7 @@ class Derivation:
 
     def key(self, at: int) -> str:
         """A key's position and text."""
-        name = cut(label(self.names[at], ascii=self.view.ascii), NAME, ascii=self.view.ascii)
-        return f"{at} {name}"
+        return placed(at, self.names[at], NAME, self.view)
 
     def place(self) -> Lines:
         """Which layer, head and query."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
@@ -68,4 +68,4 @@ def _answer(document: DifferenceDocument, view: View) -> Lines:
         said.append(say(view, "difference.sure", sum(sure), len(known)))
         chance = len(known) * 0.05
         said.append(say(view, "difference.many", f"{chance:.0f}" if chance >= 1 else f"{chance:.1g}"))
-    return stack(remark(begun(one), view, style="") for one in said)
+    return sentences(map(begun, said), view)

@@ -9,12 +9,12 @@ from msgspec import UNSET
 
 from attncli.analysis.documents.ablate import reading_of
 from attncli.analysis.documents.effects import readings_of
-from attncli.render.headings import remark
+from attncli.render.headings import sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
-from attncli.render.safe import label
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
+from attncli.render.token_names import quoted, quoted_token, quoted_word
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def found_cut(document: FindDocument, view: View) -> list[str]:
     known = [(head.effect, head) for head in document.heads if head.effect is not UNSET and head.effect is not None]
     if not known:
         return []
-    asked = say(view, "quoted", label(document.tokens[document.query].text, ascii=view.ascii))
+    asked = quoted_token(document.tokens, document.query, view)
     effect, first = max(known, key=lambda each: each[0])
     found = []
     if effect >= NOTHING:
@@ -96,7 +96,7 @@ def subject(document: AblateDocument, view: View) -> str:
     if document.place == "mean":
         return say(view, "effect.subject.mean")
     texts = [token.text for token in document.tokens[document.place.token : _last(document.place) + 1]]
-    return say(view, "quoted", label(" ".join(texts), ascii=view.ascii))
+    return quoted(" ".join(texts), view)
 
 
 def _last(place: TokenPlace) -> int:
@@ -105,7 +105,7 @@ def _last(place: TokenPlace) -> int:
 
 def _target(document: AblateDocument, view: View) -> str:
     target = document.target
-    return "" if target is None else say(view, "quoted", label(target.text.strip() or target.text, ascii=view.ascii))
+    return "" if target is None else quoted_word(target.text, view)
 
 
 def told(document: AblateDocument, view: View) -> list[str]:
@@ -146,7 +146,7 @@ def _alike(document: AblateDocument, effects: Sequence[EffectRow], view: View) -
     first = effects[0]
     if first.looks is None or document.tokens[first.looks.key].special:
         return []
-    key = say(view, "quoted", label(document.tokens[first.looks.key].text, ascii=view.ascii))
+    key = quoted_token(document.tokens, first.looks.key, view)
     for effect in sorted(effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)):
         looks = effect.looks
         if (
@@ -184,9 +184,5 @@ def ablate_answer(document: AblateDocument, view: View) -> Lines:
     elif first is not None and first.looks is not None and first.attention == "self":
         shares[first.looks.key] = first.looks.weight
     head = () if first is None else (named(first, view),)
-    return stack(
-        (
-            shaded(document.text, tokens, shares, view, query=asked, tint=tint, values=head),
-            *(remark(said, view, style="") for said in (*told(document, view), not_learned(document.model, view))),
-        )
-    )
+    seen = shaded(document.text, tokens, shares, view, query=asked, tint=tint, values=head)
+    return stack((seen, sentences((*told(document, view), not_learned(document.model, view)), view)))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced
-from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.view import View
 
@@ -39,26 +39,17 @@ def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str,
 
     signed: whether numbers below 0 mean the opposite.
     """
-    layers, heads = sorted({layer for layer, _, _ in found}), sorted({head for _, head, _ in found})
-    if len(layers) < 2 or len(heads) < 2:
+    held = head_grid(found)
+    if len(held.layers) < 2 or len(held.heads) < 2:
         return Lines()
-    values = np.full((len(layers), len(heads)), np.nan)
-    for layer, head, value in found:
-        values[layers.index(layer), heads.index(head)] = np.nan if value is None else value
     # most effects are small: a digit more tells them apart, for which without colour, where cells are wide, zeros go
-    small = float(np.nanmedian(np.abs(values))) < 0.5 * 10.0**-view.precision if np.isfinite(values).any() else False
-    return matrix(
-        values,
-        None,
-        None,
-        replace(view, precision=view.precision + small),
-        bare=small and not view.color,
-        title=title,
-        note=say(view, "effect.grid.note"),
-        row_numbers=layers,
-        column_numbers=heads,
-        signed=signed,
+    small = (
+        float(np.nanmedian(np.abs(held.values))) < 0.5 * 10.0**-view.precision
+        if np.isfinite(held.values).any()
+        else False
     )
+    finer, note = replace(view, precision=view.precision + small), say(view, "effect.grid.note")
+    return drawn_grid(held, finer, bare=small and not view.color, title=title, note=note, signed=signed)
 
 
 def short_name(effect: AnyHead) -> str:

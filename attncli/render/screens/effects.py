@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attncli.analysis.documents.effects import readings_of
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label
@@ -15,6 +15,7 @@ from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.tables import table
+from attncli.render.token_names import quoted
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def subject(document: EffectsDocument, view: View) -> str:
         case "vector", "last":
             return say(view, "effects.subject.last")
         case "vector", word:
-            return say(view, "quoted", label(word, ascii=view.ascii))
+            return quoted(word, view)
         case "kl", _:
             return say(view, "effect.subject.kl")
         case _:
@@ -139,4 +140,4 @@ def told(document: EffectsDocument, view: View) -> list[str]:
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
     """What the numbers say."""
     said = (*told(document, view), not_learned(document.model, view))
-    return stack(remark(one, view, style="") for one in said)
+    return sentences(said, view)

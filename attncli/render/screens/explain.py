@@ -11,7 +11,7 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens import derivation
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.run import shapes_part
 from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
 from attncli.render.view import View
@@ -51,7 +51,7 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
                 kept = remark(say(view, "kept", view.precision), view)
                 blocks.append(spaced((header(document, view), worked.place(), kept)))
             case "tokens":
-                blocks.append(tokens_part(document.tokens, view))
+                blocks.append(shown_tokens(document, view))
             case "shapes":
                 blocks.append(shapes_part(document.shapes, view))
             case "answer":

@@ -15,7 +15,7 @@ from attncli.render.numbers import writer
 from attncli.render.safe import cells, cut, label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import found_cut, written
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import find_answer
 from attncli.render.tables import GAP, table
 from attncli.render.view import View
@@ -41,9 +41,7 @@ def find_screen(document: FindDocument, view: View) -> Lines:
                 case "header":
                     blocks.append(header(document, view))
                 case "tokens":
-                    blocks.append(
-                        tokens_part(document.tokens, view, noun="word" if document.pieces is not UNSET else "token")
-                    )
+                    blocks.append(shown_tokens(document, view))
                 case "answer":
                     cut = (remark(said, view, style="") for said in found_cut(document, view))
                     blocks.append(stack((find_answer(document, view), *cut)))

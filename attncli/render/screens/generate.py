@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from attncli.analysis.documents.generate import GenerateDocument
 from attncli.render.bars import bar
+from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, finished, spaced, stack
-from attncli.render.matrix import matrix
 from attncli.render.safe import label, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import generate_answer
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -61,7 +59,7 @@ def _part(part: str, document: GenerateDocument, view: View) -> Lines:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(document.tokens, view)
+            return shown_tokens(document, view)
         case "continuation":
             return _continuation(document, view)
         case "lookback":
@@ -118,13 +116,9 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
 
 
 def _heads(document: GenerateDocument, view: View) -> Lines:
-    parts = [head for step in document.steps for head in step.heads]
-    layers, heads = (sorted({getattr(part, name) for part in parts}) for name in ("layer", "head"))
-    total, count = np.zeros((len(layers), len(heads))), np.zeros((len(layers), len(heads)))
-    for part in parts:
-        place = layers.index(part.layer), heads.index(part.head)
-        total[place] += part.lookback
-        count[place] += 1
-    means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    held: dict[tuple[int, int], list[float]] = {}
+    for part in (head for step in document.steps for head in step.heads):
+        held.setdefault((part.layer, part.head), []).append(part.lookback)
+    grid = head_grid((*place, sum(found) / len(found)) for place, found in held.items())
     note = "lookback of each head, mean over the new tokens; rows: layers, columns: heads"
-    return matrix(means, None, None, view, title="heads", note=note, row_numbers=layers, column_numbers=heads)
+    return drawn_grid(grid, view, title="heads", note=note)

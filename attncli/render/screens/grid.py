@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from msgspec import UNSET
 
-from attncli.analysis.documents.heads import HeadsDocument
+from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
+from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.lines import Lines
-from attncli.render.matrix import matrix
+from attncli.render.screens.heads_table import metric_value
 from attncli.render.view import View
 
 KINDS = {
@@ -21,21 +22,17 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
     heads were cut off.
     """
     heads = document.heads
-    layers, numbers = (sorted({getattr(head, name) for head in heads}) for name in ("layer", "head"))
-    if len(layers) < 2 or (document.heads_in_all or 0) > len(heads):
+    if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
         return Lines()
     sort = document.sort
     name = sort.metric if sort else next(iter(heads[0].metrics))
-    grid = np.full((len(layers), len(numbers)), np.nan)
-    for head in heads:
-        found = head.metrics.get(name)
-        value = head.sorted_by if sort else None if found is None else found.value
-        grid[layers.index(head.layer), numbers.index(head.head)] = value if isinstance(value, float) else np.nan
-    return matrix(
-        grid, None, None, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric",
-        row_numbers=layers,
-        column_numbers=numbers,
-    )  # fmt: skip
+    values = (_sorted_by(head) if sort else metric_value(head.metrics.get(name)) for head in heads)
+    grid = head_grid((head.layer, head.head, value) for head, value in zip(heads, values, strict=True))
+    return drawn_grid(grid, view, title=name, note="rows: layers, columns: heads; --sort NAME shows another metric")
+
+
+def _sorted_by(head: HeadMetrics) -> float | None:
+    return None if head.sorted_by is UNSET else head.sorted_by
 
 
 def stated(document: HeadsDocument) -> str:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 SIDE = 11
 """Cells of the words at the left edge."""
+MOST = 64
+"""Tokens that are listed unless the view is full."""
 SHORT = 5
 """Characters of a scale's value that is told beside its root."""
 
@@ -174,9 +176,14 @@ def in_queries(count: int) -> str:
     return "1 query" if count == 1 else f"{count} queries"
 
 
-def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token", most: int = 64) -> Lines:
-    """The tokens with their positions, special ones named and in italics; the first `most` unless the view is full."""
-    shown = tokens if view.full else tokens[:most]
+def shown_tokens(document: AboutText, view: View) -> Lines:
+    """The tokens of a document, or the words that they were merged to."""
+    return tokens_part(document.tokens, view, noun="token" if document.pieces is UNSET else "word")
+
+
+def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") -> Lines:
+    """The tokens with their positions, special ones named and in italics; the first `MOST` unless the view is full."""
+    shown = tokens if view.full else tokens[:MOST]
     told = f"first {len(shown)} of {len(tokens)} {noun}s shown; --full shows all" if len(shown) < len(tokens) else ""
     mark = ":" if view.ascii else " "
     rows: list[Line] = []

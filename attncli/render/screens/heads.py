@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument, MetricValue
 from attncli.analysis.documents.parts import LinkRow, TopLink
-from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.lines import BLANK, Lines, finished, spaced, stack
@@ -20,15 +19,16 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.phrases.head_labels import label_name
-from attncli.render.safe import cells, cut, label
+from attncli.render.safe import cells
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.across import ACROSS, across_part
 from attncli.render.screens.grid import grid_part, stated
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.heads_answer import heads_answer
 from attncli.render.screens.heads_table import heads_rows as heads_rows
 from attncli.render.screens.heads_table import metric_value
 from attncli.render.tables import table
+from attncli.render.token_names import key_names, short
 from attncli.render.view import View
 
 PARTS = PARTS_OF["heads"]
@@ -87,7 +87,7 @@ def _part(part: str, document: HeadsDocument, view: View) -> Lines:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(document.tokens, view, noun="word" if document.pieces is not UNSET else "token")
+            return shown_tokens(document, view)
         case "grid":
             return grid_part(document, view)
         case "answer":
@@ -292,7 +292,5 @@ def _number(value: MetricValue | None, view: View) -> str:
 def _link(link: TopLink | None, texts: Sequence[str], view: View) -> str:
     if not link:
         return "-"
-    query, key = (
-        cut(label(texts[getattr(link, end)], ascii=view.ascii), 10, ascii=view.ascii) for end in ("query", "key")
-    )
+    query, key = (short(texts[at], 10, view) for at in (link.query, link.key))
     return spell("{} → {}", ascii=view.ascii).format(query, key) + f" {link.weight:.{view.precision}f}"

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.headings import remark
+from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
+from attncli.render.numbers import percent
 from attncli.render.phrases import say
-from attncli.render.screens.sentence_answer import Look, not_learned, percent, quoted_token, rounded
+from attncli.render.screens.sentence_answer import Look, not_learned, rounded
 from attncli.render.sentence import sentence, words
+from attncli.render.token_names import quoted_ends, quoted_token
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     links = [found for head in document.heads for found in [_top(head)] if found is not None]
     if links:
         link = max(links, key=lambda each: each.weight)
-        ends = (quoted_token(document, link.query, view), quoted_token(document, link.key, view), percent(link.weight))
-        told.append(say(view, "answer.link.heads", *ends, link.layer, link.head))
+        ends = quoted_ends(document.tokens, document.tokens, link, view)
+        told.append(say(view, "answer.link.heads", *ends, percent(link.weight), link.layer, link.head))
         if any(head.top_link and head.top_link.weight > link.weight for head in document.heads):
             told.append(say(view, "answer.link.choice"))
     told.append(not_learned(document.model, view))
@@ -38,7 +40,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
     shaded = sentence(words(document.text, document.tokens, shares, frozenset()), view) if shares else Lines()
     some = any(token.special for token in document.tokens)
     tint = remark(say(view, "answer.tint.plain" if some else "answer.tint") if shares else "", view)
-    return stack((shaded, tint, *(remark(said, view, style="") for said in told)))
+    return stack((shaded, tint, sentences(told, view)))
 
 
 def _top(head: HeadMetrics) -> Look | None:
@@ -83,7 +85,7 @@ def _resting(document: HeadsDocument, view: View) -> list[str]:
     if not rests:
         return []
     key = max(rests, key=lambda at: (rests[at], -at))
-    return [say(view, "answer.heads.rests", rests[key], len(held), quoted_token(document, key, view))]
+    return [say(view, "answer.heads.rests", rests[key], len(held), quoted_token(document.tokens, key, view))]
 
 
 def _positional(document: HeadsDocument, view: View) -> list[str]:

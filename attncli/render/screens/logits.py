@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from attncli.render.bars import bar
-from attncli.render.headings import remark
+from attncli.render.headings import sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.numbers import writer
 from attncli.render.phrases import say
-from attncli.render.safe import cells, label
+from attncli.render.safe import cells
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named
 from attncli.render.screens.effect_parts import grid, in_parts
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import GAP, table
+from attncli.render.token_names import quoted_word
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -34,12 +35,8 @@ LONGEST, SHORTEST = 24, 4
 
 def logits_screen(document: LogitsDocument, view: View) -> Lines:
     """The whole screen of an `attn.logits/1` document: the `view.top` parts that add or take away most."""
-    drawn = dict(zip(PARTS, (header, _tokens, _grid, _parts, logits_answer), strict=True))
+    drawn = dict(zip(PARTS, (header, shown_tokens, _grid, _parts, logits_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
-
-
-def _tokens(document: LogitsDocument, view: View) -> Lines:
-    return tokens_part(document.tokens, view)
 
 
 def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
@@ -56,14 +53,10 @@ def _grid(document: LogitsDocument, view: View) -> Lines:
 
 
 def _title(document: LogitsDocument, view: View) -> str:
-    names = [_text(document.target.text, view), _text(document.tokens[document.position].text, view)]
+    names = [quoted_word(document.target.text, view), quoted_word(document.tokens[document.position].text, view)]
     if document.versus is None:
         return say(view, "logits.title", *names)
-    return say(view, "logits.title.versus", *names, _text(document.versus.text, view))
-
-
-def _text(text: str, view: View) -> str:
-    return say(view, "quoted", label(text.strip() or text, ascii=view.ascii))
+    return say(view, "logits.title.versus", *names, quoted_word(document.versus.text, view))
 
 
 def _parts(document: LogitsDocument, view: View) -> Lines:
@@ -110,7 +103,7 @@ def told(document: LogitsDocument, view: View) -> list[str]:
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
     found = []
     if heads and heads[0].value > 0:
-        values = (_text(document.target.text, view), f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
+        values = (quoted_word(document.target.text, view), f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
         found.append(say(view, "logits.answer", named(heads[0], view), *values))
     if heads and heads[-1].value < 0:
         found.append(say(view, "logits.answer.against", named(heads[-1], view), f"{heads[-1].value:+.2f}"))
@@ -134,4 +127,4 @@ def logits_answer(document: LogitsDocument, view: View) -> Lines:
         document.text, document.tokens, shares, view, query=document.position, tint="answer.tint.head", values=head
     )
     said = (*told(document, view), not_learned(document.model, view))
-    return stack((seen, *(remark(one, view, style="") for one in said)))
+    return stack((seen, sentences(said, view)))

@@ -227,11 +227,7 @@ def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
         )
         if last:
             rows.append(
-                [
-                    str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii),
-                    layer.mask,
-                    layer.position,
-                ]
+                [str(first) if first == at else spell(f"{first}–{at}", ascii=view.ascii), layer.mask, layer.position]
             )
             first = at + 1
     return table(

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.phrases import say
-from attncli.render.safe import cut, label
+from attncli.render.safe import label
 from attncli.render.screens.header import header
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
+from attncli.render.token_names import key_names, placed, quoted_token, short
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     row = as_matrix(document.after)[document.query]
     seen = shaded(document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row")
     answers = (_shared(document, view), _padded(document, view), not_learned(document.model, view))
-    told = stack((seen, *(remark(said, view, style="") for said in answers)))
+    told = stack((seen, sentences(answers, view)))
     return (header(document, view), lead, *drawn, _row(document, texts, view), *batch, told)
 
 
@@ -90,7 +90,7 @@ def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:
     none = spell("−∞", ascii=view.ascii)
     rows = [
         [
-            f"{at} {cut(label(texts[at], ascii=view.ascii), 14, ascii=view.ascii) if at < len(texts) else 'bias_k'}",
+            placed(at, texts[at] if at < len(texts) else "bias_k", 14, view),
             f"{scores[at]:.{view.precision}f}",
             f"{before[at]:.{digits[0]}f}",
             f"{masked[at]:.{view.precision}f}" if seen[at] else none,
@@ -122,7 +122,7 @@ def _shared(document: MaskTopic, view: View) -> str:
         np.asarray(getattr(document, part), np.float64)[query] for part in ("masked", "before", "after")
     )
     seen = np.isfinite(masked)
-    name = say(view, "quoted", label(document.tokens[query].text, ascii=view.ascii))
+    name = quoted_token(document.tokens, query, view)
     if seen.all():
         return say(view, "mask.topic.all", name)
     if not seen.any():
@@ -155,12 +155,7 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     rows = [
         [
             str(at),
-            *(
-                cut(label(one.tokens[place].text, ascii=view.ascii), CELL, ascii=view.ascii)
-                if place < len(one.tokens)
-                else pad
-                for place in range(shown)
-            ),
+            *(short(one.tokens[place].text, CELL, view) if place < len(one.tokens) else pad for place in range(shown)),
         ]
         for at, one in enumerate(batch)
     ]

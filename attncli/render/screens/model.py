@@ -59,9 +59,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
         fact("from", [SOURCES[document.source], *folder, document.revision or ""], view),
         fact(
-            "family",
-            [safe(document.family, ascii=view.ascii), "encoder and decoder" if document.decoder else ""],
-            view,
+            "family", [safe(document.family, ascii=view.ascii), "encoder and decoder" if document.decoder else ""], view
         ),
         fact(
             "weights",
@@ -86,10 +84,7 @@ def model_screen(document: ModelDocument, view: View) -> Lines:
 def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
     """One row per layer for `--plain`."""
     yield ("side", "layer", "heads", "kv_heads", "d_k", "d_v", "scale", "softcap", "mask", "position")
-    for name, side in (
-        ("encoder" if document.decoder else "model", document.spec),
-        ("decoder", document.decoder),
-    ):
+    for name, side in (("encoder" if document.decoder else "model", document.spec), ("decoder", document.decoder)):
         if side is None:
             continue
         for layer in range(side.layers):
@@ -107,16 +102,11 @@ def _side(name: str, side: ModelSide, view: View) -> Lines:
     extra += [f"times {brief(embedding.scale)}" if embedding.scale != 1 else "", _norm(embedding.norm)]
     extra += [f"a table {embedding.width} wide" if embedding.width not in (None, side.d_model) else ""]
     head = side.head
-    ends = [
-        _norm(side.final_norm),
-        *([] if head is None else _head(head)),
-    ]
+    ends = [_norm(side.final_norm), *([] if head is None else _head(head))]
     rows = [
         heading(name, "", view),
         fact(
-            "sizes",
-            [f"d_model {side.d_model}", counted(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"],
-            view,
+            "sizes", [f"d_model {side.d_model}", counted(side.layers, "layer"), f"vocabulary {side.vocabulary:,}"], view
         ),
         fact("positions", [f"at most {limit:,}" if limit else "no limit"], view),
         fact("embedding", ["token vectors", *extra], view),

@@ -54,14 +54,7 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
     for alias in document.aliases:
         yield ("alias", alias.name, alias.family, alias.here or alias.hub, "", "natively")
     for model in document.cached:
-        yield (
-            "cached",
-            f"{model.name}@{model.revision}",
-            model.family,
-            model.folder,
-            model.bytes,
-            _how(model),
-        )
+        yield ("cached", f"{model.name}@{model.revision}", model.family, model.folder, model.bytes, _how(model))
 
 
 def _how(model: CachedModel) -> str:

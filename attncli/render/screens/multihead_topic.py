@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.column_names import key_names
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix, matrix
 from attncli.render.phrases import say
@@ -18,6 +17,7 @@ from attncli.render.screens.header import header
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.sum_table import vector_sum
+from attncli.render.token_names import key_names, quoted
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -97,13 +97,12 @@ def _answer(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     for one in document.heads[:NAMED]:
         best = int(np.argmax(one.weights))
         if one.weights[best] > 0 and best < len(texts):
-            word = say(view, "quoted", label(texts[best], ascii=view.ascii))
-            parts.append(say(view, "multihead.looks", one.head, word, f"{one.weights[best]:.2f}"))
-    asked = say(view, "quoted", label(texts[document.query], ascii=view.ascii))
+            parts.append(say(view, "multihead.looks", one.head, quoted(texts[best], view), f"{one.weights[best]:.2f}"))
+    asked = quoted(texts[document.query], view)
     said = say(view, "multihead.answer", asked, say(view, "multihead.and").join(parts)) if parts else ""
     most = as_matrix([one.weights for one in document.heads]).max(axis=0)
     seen = shaded(document.text or "", document.tokens, most, view, query=document.query, tint="answer.tint.links")
-    return stack((seen, *(remark(each, view, style="") for each in (said, not_learned(document.model, view)))))
+    return stack((seen, sentences((said, not_learned(document.model, view)), view)))
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.documents.parts import TopLink
 from attncli.analysis.documents.run import RunDocument
+from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, stack
 from attncli.render.links import layer_and_head, links
-from attncli.render.matrix import matrix
 from attncli.render.safe import safe
 from attncli.render.screens.run_table import heads_of
 from attncli.render.view import View
@@ -25,19 +24,13 @@ FEW = 3
 def overview_part(document: RunDocument, view: View) -> Lines:
     """Layers × heads: the weight of each head's strongest link, of one query if the document is about one."""
     entries = document.overview or []
-    layers, heads = (sorted({getattr(entry, name) for entry in entries}) for name in ("layer", "head"))
-    grid = np.full((len(layers), len(heads)), np.nan)
-    for entry in entries:
-        if entry.link is not None:
-            grid[layers.index(entry.layer), heads.index(entry.head)] = entry.link.weight
+    grid = head_grid((one.layer, one.head, None if one.link is None else one.link.weight) for one in entries)
     note = "strongest link in each head; rows: layers, columns: heads"
     if document.queries:
         token = document.tokens[document.queries[0]]
         named = f"{token.index} {safe(token.text, ascii=view.ascii)}"
         note = f"strongest link of {named} in each head; rows: layers, columns: heads"
-    return matrix(
-        grid, None, None, view, limits=(0.0, 1.0), title="overview", note=note, row_numbers=layers, column_numbers=heads
-    )
+    return drawn_grid(grid, view, limits=(0.0, 1.0), title="overview", note=note)
 
 
 def average_part(document: RunDocument, view: View) -> Lines:
@@ -70,10 +63,5 @@ def several_layers(document: RunDocument) -> bool:
 def left_out(document: RunDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
-    words = {
-        "special": "special tokens",
-        "self": "self",
-        "neighbours": "neighbours",
-        "first": "the first token",
-    }
+    words = {"special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token"}
     return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""

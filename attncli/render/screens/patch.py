@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attncli.render.bars import bar
-from attncli.render.headings import remark
+from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
-from attncli.render.screens.header import header, tokens_part
+from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.sentence import sentence, words
 from attncli.render.tables import GAP, table
+from attncli.render.token_names import quoted_word
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -35,12 +36,8 @@ LITTLE = 0.1
 
 def patch_screen(document: PatchDocument, view: View) -> Lines:
     """The whole screen of an `attn.patch/1` document: `view.top` heads."""
-    drawn = dict(zip(PARTS, (header, _tokens, _grid, _heads, patch_answer), strict=True))
+    drawn = dict(zip(PARTS, (header, shown_tokens, _grid, _heads, patch_answer), strict=True))
     return in_parts(drawn, document, view, hidden=("tokens",))
-
-
-def _tokens(document: PatchDocument, view: View) -> Lines:
-    return tokens_part(document.tokens, view)
 
 
 def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
@@ -77,11 +74,7 @@ def _heads(document: PatchDocument, view: View) -> Lines:
 
 def told(document: PatchDocument, view: View) -> list[str]:
     """The sentences: where it was put in and what was measured, and which head carries most."""
-    names = [
-        say(view, "quoted", label(token.text.strip() or token.text, ascii=view.ascii))
-        for token in (document.target, document.versus)
-        if token
-    ]
+    names = [quoted_word(token.text, view) for token in (document.target, document.versus) if token]
     measured = say(view, f"patch.measure.{document.measure}", *names)
     every = len(document.places) == len(document.tokens)
     there = say(view, "list").join(label(document.tokens[at].text, ascii=view.ascii) for at in document.places)
@@ -110,6 +103,6 @@ def patch_answer(document: PatchDocument, view: View) -> Lines:
         (
             *(sentence(words(text, tokens, differ[: len(tokens)], shown), view) for text, tokens in texts),
             remark(say(view, "answer.tint.differs") if any(differ) else "", view),
-            *(remark(one, view, style="") for one in said),
+            sentences(said, view),
         )
     )

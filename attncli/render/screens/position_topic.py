@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.column_names import key_names
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
 from attncli.render.phrases import say
@@ -18,6 +17,7 @@ from attncli.render.screens.header import header
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.tables import table
+from attncli.render.token_names import key_names
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -58,12 +58,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         title=say(view, "position.weights", query),
         note=say(view, "position.weights.note"),
     )
-    lead = stack(
-        (
-            heading(say(view, "position.title"), "", view),
-            remark(say(view, "position.lead"), view, style=""),
-        )
-    )
+    lead = stack((heading(say(view, "position.title"), "", view), remark(say(view, "position.lead"), view, style="")))
     shown = [_numbers(way, texts, view) for way in ways if way.table is not UNSET]
     return (header(document, view), stack((lead, listed)), *shown, rows, _answer(document, query, view))
 
@@ -90,7 +85,7 @@ def _answer(document: PositionTopic, query: str, view: View) -> Lines:
         seen = shaded(document.text, document.tokens, moved, view, query=document.query, tint="answer.tint.moved")
     elif others:
         told.insert(0, say(view, "position.answer.none", asked))
-    return stack((seen, *(remark(said, view, style="") for said in told)))
+    return stack((seen, sentences(told, view)))
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.headings import heading, remark
+from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.numbers import brief
 from attncli.render.phrases import say
@@ -31,12 +31,7 @@ MOSTLY = 0.5
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
     """What the residual is for; the sum; the norm; how much of the vector stays."""
     query = label(document.tokens[document.query].text, ascii=view.ascii)
-    lead = stack(
-        (
-            heading(say(view, "residual.title"), "", view),
-            remark(say(view, "residual.lead"), view, style=""),
-        )
-    )
+    lead = stack((heading(say(view, "residual.title"), "", view), remark(say(view, "residual.lead"), view, style="")))
     summed = vector_sum(
         [("x", document.x), ("O", document.out)],
         ("x + O", document.sum),
@@ -82,12 +77,8 @@ def _answer(document: ResidualTopic, query: str, view: View) -> Lines:
     kind = "kept" if document.cosine >= MOSTLY else "turned"
     told = (say(view, f"residual.answer.{kind}", asked, f"{document.cosine:.2f}"), not_learned(document.model, view))
     weights = None if document.weights is UNSET else document.weights
-    return stack(
-        (
-            shaded(document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links"),
-            *(remark(said, view, style="") for said in told),
-        )
-    )
+    seen = shaded(document.text, document.tokens, weights, view, query=document.query, tint="answer.tint.links")
+    return stack((seen, sentences(told, view)))
 
 
 def residual_rows(document: ResidualTopic) -> Iterable[list[object]]:

@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunHead, RunLayer
-from attncli.render.column_names import key_names
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, finished, spaced, stack
@@ -18,13 +17,14 @@ from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import ROWS, NDArray, as_matrix, matrix, visible
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import run_hint
-from attncli.render.screens.header import counted, header, tokens_part
+from attncli.render.screens.header import counted, header, shown_tokens
 from attncli.render.screens.overview import average_part, left_out, links_part, overview_part, several_layers
 from attncli.render.screens.run_table import heads_of
 from attncli.render.screens.run_table import run_rows as run_rows
 from attncli.render.screens.sentence_answer import run_answer
 from attncli.render.screens.stages import SHOWN, stage_part
 from attncli.render.tables import table
+from attncli.render.token_names import key_names
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -87,12 +87,11 @@ def _wanted(part: str, document: RunDocument, view: View) -> bool:
 
 
 def _part(part: str, document: RunDocument, view: View) -> Lines:
-    tokens = document.tokens
     match part:
         case "header":
             return header(document, view)
         case "tokens":
-            return tokens_part(tokens, view, noun="word" if document.pieces is not UNSET else "token")
+            return shown_tokens(document, view)
         case "shapes":
             return shapes_part(document.shapes, view)
         case "maps":

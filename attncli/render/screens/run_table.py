@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from attncli.analysis.documents.run import RunDocument, RunHead
-from attncli.render.column_names import key_names
+from attncli.render.token_names import key_names
 
 
 def run_rows(document: RunDocument) -> Iterator[Sequence[object]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanHead, ScanLabel
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, remark
+from attncli.render.head_grid import drawn_grid, head_grid
+from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.matrix import matrix
 from attncli.render.phrases import say
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import label, safe
@@ -98,14 +96,8 @@ def _header(document: ScanDocument, view: View) -> Lines:
 
 
 def _grid(document: ScanDocument, name: str, view: View) -> Lines:
-    layers, heads = (sorted({getattr(one, field) for one in document.heads}) for field in ("layer", "head"))
-    grid = np.full((len(layers), len(heads)), np.nan)
-    for one in document.heads:
-        value = one.metrics[name].mean_texts
-        grid[layers.index(one.layer), heads.index(one.head)] = np.nan if value is None else value
-    return matrix(
-        grid, None, None, view, title=name, note=say(view, "scan.grid.note"), row_numbers=layers, column_numbers=heads
-    )
+    grid = head_grid((one.layer, one.head, one.metrics[name].mean_texts) for one in document.heads)
+    return drawn_grid(grid, view, title=name, note=say(view, "scan.grid.note"))
 
 
 def _labels(document: ScanDocument, view: View) -> Lines:
@@ -240,7 +232,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
             said.append(say(view, "scan.answer.sink", resting))
     if done < total:
         said.append(say(view, "scan.unfinished", done, total))
-    return stack(remark(one, view, style="") for one in said)
+    return sentences(said, view)
 
 
 def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:

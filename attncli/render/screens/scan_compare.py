@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attncli.analysis.documents.scan_compare import ScanCompareDocument
-from attncli.render.headings import remark
-from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.headings import remark, sentences
+from attncli.render.lines import Lines, clipped, spaced
 from attncli.render.phrases import say
 from attncli.render.safe import safe
 from attncli.render.screens.scan import number
@@ -80,4 +80,4 @@ def _answer(document: ScanCompareDocument, view: View) -> Lines:
                 number(first.cliffs_delta, view),
             )
         )
-    return stack(remark(one, view, style="") for one in said)
+    return sentences(said, view)

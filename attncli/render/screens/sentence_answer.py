@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.headings import remark
+from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix
+from attncli.render.numbers import percent
 from attncli.render.phrases import say
-from attncli.render.safe import label
 from attncli.render.screens.overview import left_out
 from attncli.render.sentence import sentence, words
+from attncli.render.token_names import quoted_ends, quoted_token
 from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.find import FindDocument
-    from attncli.analysis.documents.parts import Header, ModelPart
+    from attncli.analysis.documents.parts import ModelPart
     from attncli.analysis.documents.run import RunDocument, RunHead
 
 SECOND = 0.5
@@ -64,7 +65,7 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         (
             sentence(words(document.text, tokens, shares, chosen), view),
             remark(say(view, _tinted(document)), view) if any(shares) else Lines(),
-            *(remark(said, view, style="") for said in told),
+            sentences(told, view),
         )
     )
 
@@ -139,7 +140,7 @@ def _most(looks: Sequence[Look], count: int) -> list[float | None]:
 def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
     several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.overview or ()) > 1
-    asked = quoted_token(document, query, view)
+    asked = quoted_token(document.tokens, query, view)
     mine = [look for look in looks if look.query == query]
     average = document.average
     if not mine:
@@ -154,7 +155,8 @@ def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View)
     if several and average is not UNSET:
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens):
-            said.append(say(view, "answer.rests", quoted_token(document, top, view), rounded(average[top], view)))
+            key = quoted_token(document.tokens, top, view)
+            said.append(say(view, "answer.rests", key, rounded(average[top], view)))
     return said
 
 
@@ -162,7 +164,7 @@ def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, 
     def place(look: Look) -> tuple[object, ...]:
         where = (look.layer, look.head) if several else ()
         number = rounded(look.weight, view) if several else percent(look.weight)
-        return (quoted_token(document, look.key, view), number, *where)
+        return (quoted_token(document.tokens, look.key, view), number, *where)
 
     kind = "heads" if several else "one"
     if second is None:
@@ -172,9 +174,9 @@ def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, 
 
 def _link(document: RunDocument, look: Look, view: View) -> str:
     several = len(document.overview or _heads(document)) > 1
-    ends = (quoted_token(document, look.query, view), quoted_token(document, look.key, view), percent(look.weight))
+    ends = quoted_ends(document.tokens, document.tokens, look, view)
     place = (look.layer, look.head) if several else ()
-    return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, *place)
+    return say(view, f"answer.link.{'heads' if several else 'one'}", *ends, percent(look.weight), *place)
 
 
 def _visible(document: RunDocument, query: int) -> int:
@@ -198,17 +200,6 @@ def not_learned(model: ModelPart, view: View) -> str:
             return ""
 
 
-def quoted_token(document: Header, index: int, view: View) -> str:
-    """A token in the quotes of the language; a learned key by its name."""
-    tokens = document.tokens
-    return say(view, "quoted", label(tokens[index].text, ascii=view.ascii) if index < len(tokens) else "bias_k")
-
-
-def percent(value: float) -> str:
-    """A share in whole percents."""
-    return f"{value:.0%}".replace("%", " %")
-
-
 def rounded(value: float, view: View) -> str:
     """A number with the view's digits."""
     return f"{value:.{view.precision}f}"
@@ -217,7 +208,7 @@ def rounded(value: float, view: View) -> str:
 def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
     found = document.heads
-    asked, key = (quoted_token(document, at, view) for at in (document.query, document.key))
+    asked, key = (quoted_token(document.tokens, at, view) for at in (document.query, document.key))
     visible = [head for head in found if head.rank is not None]
     if not visible:
         return remark(say(view, "answer.find.hidden", asked, key) if found else "", view, style="")
@@ -235,4 +226,4 @@ def find_answer(document: FindDocument, view: View) -> Lines:
     shaded = sentence(words(document.text, document.tokens, shares, frozenset({document.query})), view)
     said = (told, rank, not_learned(document.model, view))
     tint = remark(say(view, "answer.tint.link", say(view, "effect.head", *place[:2])), view)
-    return stack((shaded, tint, *(remark(each, view, style="") for each in said)))
+    return stack((shaded, tint, sentences(said, view)))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import UNSET
 
-from attncli.render.column_names import key_names
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.matrix import as_matrix, matrix
+from attncli.render.token_names import key_names
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 

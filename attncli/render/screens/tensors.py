@@ -74,13 +74,7 @@ def _part(part: str, document: TensorsDocument, view: View) -> Lines:
             queries, keys = (["query"] * document.queries, ["key"] * document.keys)
             place = None if sum(len(entry.heads) for entry in document.batch) == 1 else _place
             return links(
-                document.links,
-                queries,
-                view,
-                place=place,
-                keys=keys,
-                title="strongest links",
-                note="bars from 0 to 1",
+                document.links, queries, view, place=place, keys=keys, title="strongest links", note="bars from 0 to 1"
             )
         case "metrics":
             return _metrics(document, view)

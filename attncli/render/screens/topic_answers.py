@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attncli.render.headings import own, remark
+from attncli.render.headings import own, sentences
 from attncli.render.lines import Lines, stack
-from attncli.render.numbers import brief, fixed
+from attncli.render.numbers import brief, fixed, percent
 from attncli.render.phrases import say
-from attncli.render.safe import label
 from attncli.render.screens.shading import shaded
+from attncli.render.token_names import quoted_token
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -33,22 +33,22 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """What the largest score gets, and how many times the next one's weight that is."""
     first, *others = sorted(document.weights, reverse=True)
     if not others:
-        return _said([say(view, "numbers.alone")], view)
+        return sentences([say(view, "numbers.alone")], view)
     if first - others[-1] <= SAME:
-        return _said([say(view, "numbers.even", fixed(first, view.precision))], view)
-    highest, share = brief(document.highest), f"{first:.0%}".replace("%", " %")
+        return sentences([say(view, "numbers.even", fixed(first, view.precision))], view)
+    highest, share = brief(document.highest), percent(first)
     if others[0] * TIMES <= first:
-        return _said([say(view, "numbers.answer", highest, share)], view)
-    return _said([say(view, "numbers.answer.times", highest, share, f"{first / others[0]:.3g}")], view)
+        return sentences([say(view, "numbers.answer", highest, share)], view)
+    return sentences([say(view, "numbers.answer.times", highest, share, f"{first / others[0]:.3g}")], view)
 
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     """The largest weight and the gradient with and without scaling, where scaling brings the gradient back."""
     plain, scaled = document.softmax[:2]
     if plain.gradient >= scaled.gradient:
-        return _said([say(view, "scaling.small")], view)
+        return sentences([say(view, "scaling.small")], view)
     told = [fixed(value, 2) for value in (plain.largest, plain.gradient, scaled.largest, scaled.gradient)]
-    return _said([say(view, "scaling.answer", *told)], view)
+    return sentences([say(view, "scaling.answer", *told)], view)
 
 
 def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
@@ -58,7 +58,7 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
     said = say(view, "matrix.said", fixed(min(sums), view.precision), fixed(max(sums), view.precision))
     shares = np.divide(sums, max(sums, default=0.0) or 1.0)
     return stack(
-        (shaded(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"), _said([said], view))
+        (shaded(document.text, document.tokens, shares, view, query=None, tint="matrix.tint"), sentences([said], view))
     )
 
 
@@ -74,13 +74,13 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
     )
     most = max(document.rows, key=lambda row: row.max_difference)
     if not told:
-        word = say(view, "quoted", label(document.tokens[most.token].text, ascii=view.ascii))
+        word = quoted_token(document.tokens, most.token, view)
         seen = not all(row.equal for row in document.rows)
         told.append(say(view, "order.seen", word, f"{most.max_difference:.3g}") if seen else say(view, "order.unseen"))
     way = (most.position, most.mask)
     shares = None if most.equal else np.divide(most.per_token, most.max_difference)
     tinted = shaded(document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way)
-    return stack((tinted, _said(told, view)))
+    return stack((tinted, sentences(told, view)))
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:
@@ -90,8 +90,4 @@ def metric_answer(document: MetricTopic, view: View) -> Lines:
     if example.value is not None and example.uniform is not None:
         values = (fixed(example.value, view.precision), fixed(example.uniform, view.precision))
         told.append(say(view, "metric.answer", document.name, *values))
-    return _said([*told, say(view, "metric.high", own(document.says, view))], view)
-
-
-def _said(told: list[str], view: View) -> Lines:
-    return stack(remark(one, view, style="") for one in told)
+    return sentences([*told, say(view, "metric.high", own(document.says, view))], view)

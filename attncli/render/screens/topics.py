@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from attncli.analysis.documents.explain import (
-    MatrixSoftmaxTopic,
-    OrderTopic,
-    ScalingTopic,
-    SoftmaxTopic,
-)
+from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic, ScalingTopic, SoftmaxTopic
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
@@ -18,11 +13,12 @@ from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say
-from attncli.render.safe import cut, label
+from attncli.render.safe import label
 from attncli.render.screens.header import fact, header
 from attncli.render.screens.topic_answers import matrix_answer, order_answer, scaling_answer, softmax_answer
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
+from attncli.render.token_names import placed
 from attncli.render.view import View
 
 
@@ -143,11 +139,7 @@ def matrix_softmax_blocks(document: MatrixSoftmaxTopic, view: View) -> Sequence[
     )
     digits = adding_digits([(sums, sum(sums))], view.precision)
     cells = [
-        [
-            f"{at} {cut(label(text, ascii=view.ascii), 14, ascii=view.ascii)}",
-            fixed(1.0, view.precision),
-            fixed(sums[at], digits),
-        ]
+        [placed(at, text, 14, view), fixed(1.0, view.precision), fixed(sums[at], digits)]
         for at, text in enumerate(texts)
     ]
     total = [
@@ -182,18 +174,13 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
             row.position + ("" if row.order == document.order else " *"),
             row.mask,
             f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
-            f"{row.token} {cut(label(texts[row.token], ascii=view.ascii), 12, ascii=view.ascii)}",
+            placed(row.token, texts[row.token], 12, view),
             say(view, "order.same" if row.equal else "order.differs"),
         ]
         for row in document.rows
     ]
     body = table(
-        columns,
-        rows,
-        view,
-        align=["left", "left", "right"],
-        title=say(view, "order"),
-        note=say(view, "order.note"),
+        columns, rows, view, align=["left", "left", "right"], title=say(view, "order"), note=say(view, "order.note")
     )
     others = dict.fromkeys(tuple(row.order) for row in document.rows if row.order != document.order)
     marked = [
@@ -213,15 +200,7 @@ def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
 def scaling_rows(document: ScalingTopic) -> Iterable[list[object]]:
     yield ["scale", "variance", "variance_error", "theory", "largest", "entropy", "gradient"]
     for row, soft in zip(document.variance, document.softmax, strict=False):
-        yield [
-            row.scale,
-            row.variance,
-            row.variance_error,
-            row.theory,
-            soft.largest,
-            soft.entropy,
-            soft.gradient,
-        ]
+        yield [row.scale, row.variance, row.variance_error, row.theory, soft.largest, soft.entropy, soft.gradient]
 
 
 def matrix_rows(document: MatrixSoftmaxTopic) -> Iterable[list[object]]:

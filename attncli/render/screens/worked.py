@@ -9,8 +9,9 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.documents.derivation import SoftmaxRow
-from attncli.render.headings import remark
+from attncli.render.headings import sentences
 from attncli.render.lines import Lines, spaced, stack
+from attncli.render.numbers import percent
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.sentence_answer import not_learned
@@ -18,12 +19,12 @@ from attncli.render.screens.shading import shaded
 from attncli.render.sum_table import vector_sum
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
+from attncli.render.token_names import quoted_token
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.derivation import AttentionTopic, Projections
-    from attncli.analysis.documents.parts import TokenRow
 
 
 TERMS = 6
@@ -96,14 +97,8 @@ def explain_answer(document: AttentionTopic, view: View) -> Lines:
     softmax = document.step(SoftmaxRow)
     weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
     shown = shaded(document.text, tokens, weights, view, query=query, tint="answer.tint.row")
-    asked, best = _quoted(tokens, query, view), int(np.argmax(weights))
+    asked, best = quoted_token(tokens, query, view), int(np.argmax(weights))
     said = say(view, "answer.blind", asked)
     if weights[best] > 0:
-        share = f"{weights[best]:.0%}".replace("%", " %")
-        said = say(view, "answer.looks.one", asked, _quoted(tokens, best, view), share)
-    told = (said, not_learned(document.model, view))
-    return stack((shown, *(remark(each, view, style="") for each in told)))
-
-
-def _quoted(tokens: Sequence[TokenRow], at: int, view: View) -> str:
-    return say(view, "quoted", label(tokens[at].text, ascii=view.ascii))
+        said = say(view, "answer.looks.one", asked, quoted_token(tokens, best, view), percent(weights[best]))
+    return stack((shown, sentences((said, not_learned(document.model, view)), view)))

@@ -1,0 +1,66 @@
+"""What tokens are called on screens: over the columns of a matrix, in the quotes of a sentence, beside a position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from attncli.render.phrases import say
+from attncli.render.safe import cut, label
+from attncli.render.view import View
+
+if TYPE_CHECKING:
+    from attncli.analysis.documents.declaration import Numbers
+    from attncli.analysis.documents.parts import TokenRow
+
+
+class Ends(Protocol):
+    """What leads from a query to a key, by their positions."""
+
+    @property
+    def query(self) -> int:
+        """The token that looks."""
+
+    @property
+    def key(self) -> int:
+        """The token looked at."""
+
+
+def key_names(texts: Sequence[str], rows: Numbers | Sequence[Numbers]) -> list[str]:
+    """The token texts, then `bias_k` for each further column: a learned key that every query sees and no token stands
+    for.
+
+    rows: the matrix [query, key] whose columns are named; one without rows has the tokens as columns.
+    """
+    columns = len(rows[0]) if len(rows) else len(texts)
+    return [*texts, *["bias_k"] * (columns - len(texts))]
+
+
+def quoted(text: str, view: View) -> str:
+    """A text of the user's in the quotes of the language."""
+    return say(view, "quoted", label(text, ascii=view.ascii))
+
+
+def quoted_word(text: str, view: View) -> str:
+    """The same without the blanks around it, unless it is nothing else."""
+    return quoted(text.strip() or text, view)
+
+
+def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
+    """A token in quotes; a learned key by its name."""
+    return quoted(tokens[index].text if index < len(tokens) else "bias_k", view)
+
+
+def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:
+    """The query and the key of a link in quotes."""
+    return quoted_token(queries, link.query, view), quoted_token(keys, link.key, view)
+
+
+def short(text: str, room: int, view: View) -> str:
+    """A token's text in at most `room` cells."""
+    return cut(label(text, ascii=view.ascii), room, ascii=view.ascii)
+
+
+def placed(at: int, text: str, room: int, view: View) -> str:
+    """A token by its position and its text, that in at most `room` cells: `7 it`."""
+    return f"{at} {short(text, room, view)}"
