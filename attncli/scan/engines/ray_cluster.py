@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
-from attncli.scan.engines.allocation import give_back
+from attncli.scan.engines.allocation import ALLOCATION, give_back
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import ready, told, use_one_thread
 from attncli.scan.shard_files import sweep
@@ -31,6 +31,7 @@ class Actor:
 
     def __init__(self, folder: str, model: str, part: str) -> None:
         use_one_thread()
+        os.environ.update(ALLOCATION)  # its process has begun: oneDNN reads its part, the C library has read its own
         sweep(Path(folder), part)
         self._asked = (folder, model, part)
         self._worker: Any = None
