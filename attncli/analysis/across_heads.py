@@ -17,7 +17,6 @@ from attncli.analysis.documents.heads import (
     Composition,
     Flow,
     HeadsDocument,
-    Merge,
     Similarity,
     WhichHead,
 )
@@ -97,7 +96,7 @@ class Across:
             heads=[WhichHead(layer=layer, head=head) for layer, head in self._heads],
             distances=table,
             order=order(merges, len(self._heads)),
-            tree=[Merge(a=merge.a, b=merge.b, height=merge.height) for merge in merges],
+            tree=merges,
         )
 
 

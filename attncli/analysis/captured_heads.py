@@ -63,9 +63,9 @@ class Counted:
         return [[(query - self._offset, key, weight) for query, key, weight in found] for found in self._links.found()]
 
 
-def of_place(array: Array, place: tuple[int, ...], axes: int) -> Array:
-    """The part of an array for one batch entry. axes: how many it has besides the leading ones, which broadcast."""
-    own = array.shape[:-axes]
+def of_place(array: Array, place: tuple[int, ...]) -> Array:
+    """The part of an array for one batch entry: of leading axes, which broadcast, and three of its own."""
+    own = array.shape[:-3]
     at = place[len(place) - len(own) :]
     return array[tuple(0 if size == 1 else index for size, index in zip(own, at, strict=True))] if own else array
 
@@ -74,9 +74,9 @@ def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
     """The rule for one batch entry."""
 
     def cut(array: Array | None) -> Array | None:
-        return array if array is None or array.ndim <= 3 else of_place(array, place, 3)
+        return array if array is None or array.ndim <= 3 else of_place(array, place)
 
-    offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place, 3).reshape((-1,))[0])
+    offset = rule.offset if isinstance(rule.offset, int) else int(of_place(rule.offset, place).reshape((-1,))[0])
     return replace(rule, given=cut(rule.given), bias=cut(rule.bias), offset=offset, key_lengths=cut(rule.key_lengths))
 
 

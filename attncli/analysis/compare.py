@@ -29,9 +29,9 @@ from attncli.analysis.documents.compare import (
 from attncli.analysis.documents.declaration import members
 from attncli.analysis.documents.run import RunDocument, RunHead
 from attncli.analysis.similarity import row_divergences
+from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 Head = tuple[int, RunHead]
 """A layer's number, and the part of one of its heads."""
 

@@ -24,7 +24,6 @@ from attncli.mechanism.mask_spec import spec_text
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 
-"""Bytes of one number."""
 ENCODER = "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not counted"
 BLOCKS = 256
 """Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three times as many."""

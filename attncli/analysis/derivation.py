@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -24,14 +24,13 @@ from attncli.analysis.documents.derivation import (
 from attncli.analysis.head_shares import head_shares
 from attncli.analysis.projection_matrices import head_projections, layer_projections
 from attncli.analysis.softmax_by_hand import softmax_steps
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.spec import Attention, Rope
 from attncli.mechanism.trace import SQUARE
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def derivation_document(

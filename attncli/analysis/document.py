@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from attncli import __version__
-from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow, TokenRow
+from attncli.analysis.documents.parts import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
 from attncli.analysis.documents.run import RunHead, RunLayer
 from attncli.analysis.words import Words
 from attncli.arrays.backend import Backend
@@ -27,7 +27,7 @@ from attncli.mechanism.spec import (
     RelativeSines,
     Rope,
 )
-from attncli.mechanism.trace import SQUARE, LayerTrace, ordered, shapes_of
+from attncli.mechanism.trace import SQUARE, LayerTrace, Shape, ordered, shapes_of
 from attncli.models.model import Model
 
 
@@ -60,6 +60,18 @@ def header(
     }
 
 
+def heading_of(document: Header) -> Heading:
+    """The same members, as a document has them."""
+    return {
+        "version": document.version,
+        "text": document.text,
+        "tokens": document.tokens,
+        "model": document.model,
+        "attention": document.attention,
+        "pieces": document.pieces,
+    }
+
+
 def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     """Tokens as documents hold them."""
     return [
@@ -68,6 +80,11 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
         )
         for token in tokens
     ]
+
+
+def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
+    """The tokens that a document holds."""
+    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]
 
 
 SHOWN = ("masked", "weights", "mixed", "out")
@@ -200,10 +217,12 @@ def shape_rows(trace: LayerTrace, attention: Attention, *, leading: tuple[str, .
         np.broadcast_to(np.zeros(1), (*trace.stages["q"].shape[:-2], queries, keys)),
     )  # takes no memory
     stages = {name: array for name, array in {**trace.stages, **square}.items() if not absent.get(name, False)}
-    return [
-        ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=told.get(row.step, row.formula))
-        for row in shapes_of(stages, leading=leading)
-    ]
+    return [shape_row(row, told.get(row.step)) for row in shapes_of(stages, leading=leading)]
+
+
+def shape_row(row: Shape, formula: str | None = None) -> ShapeRow:
+    """A step of the shape trace as documents hold it. formula: in place of the stage's own."""
+    return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula or row.formula)
 
 
 def layer_part(backend: Backend, trace: LayerTrace, heads: Sequence[int], *, stages: bool = False) -> RunLayer:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Sought(Struct, frozen=True):
-    """What to look for: the weight from the query `start` to the key `end`, in these layers and heads (None: all)."""
+    """What to look for: the weight from the query `start` to the key `end`, in these layers and heads."""
 
     start: int
     end: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.generate import GenerateDocument, GenerateStep, StepHead, TopKey
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import SCORE_ITEM, Array
 from attncli.arrays.selection import EVERY, Selection, is_selected, selected
 from attncli.errors import LimitError, UnsupportedError
@@ -19,9 +19,6 @@ from attncli.mechanism.key_range import span
 from attncli.mechanism.random_streams import integers
 from attncli.models.estimate import estimate
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-
 
 NEAR = 16
 """Tokens before one that tell how it is joined to them: more than make one character."""

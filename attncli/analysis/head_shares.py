@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from msgspec import Struct
 
+from attncli.analysis.visible_keys import Floats
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class HeadShares(Struct, frozen=True):

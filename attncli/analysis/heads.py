@@ -33,6 +33,7 @@ from attncli.analysis.pooled import PooledMaps
 from attncli.analysis.random_repeats import Scores
 from attncli.analysis.row_consumers import Watch, share
 from attncli.analysis.row_facts import About
+from attncli.analysis.similarity import row_entropy
 from attncli.analysis.value_norms import shares, sizes_by_query
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.analysis.words import Words, identities, merged_words
@@ -232,9 +233,8 @@ def heads_document(
 def _entropy(weights: np.ndarray[Any, Any]) -> float:
     """Mean −Σ A ln A of the rows [query, key] that see something, in nats; 0 without any."""
     found = np.asarray(weights, np.float64)
-    terms = found * np.log(np.where(found > 0, found, 1.0))
     rows = found.sum(-1) > 0
-    return float(-terms.sum(-1)[rows].mean()) + 0.0 if rows.any() else 0.0
+    return float(row_entropy(found)[rows].mean()) + 0.0 if rows.any() else 0.0
 
 
 def _chosen(model: Model, wanted: Compared, layer: int) -> list[int]:

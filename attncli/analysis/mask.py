@@ -13,6 +13,7 @@ from attncli import __version__
 from attncli.analysis.document import model_part, position_name
 from attncli.analysis.documents.mask import BiasAt, BiasPart, LayerMask, MaskDocument
 from attncli.analysis.visibility import MAP, bound, mask_part, visible_rows
+from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.mechanism.attention import attention
 from attncli.mechanism.mask import Mask, both
@@ -21,8 +22,6 @@ from attncli.mechanism.position import alibi, alibi_slopes, t5_bucket
 from attncli.mechanism.projection import position_bias
 from attncli.mechanism.spec import Alibi, RelativeBuckets
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
 T5 = {"t5": RelativeBuckets(32, 128, True), "t5-decoder": RelativeBuckets(32, 128, False)}

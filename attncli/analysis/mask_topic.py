@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -13,8 +12,6 @@ from attncli.analysis.documents.layer_topics import MaskTopic, PaddedText
 from attncli.analysis.row_softmax import row_softmax
 from attncli.inputs.token import Token
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def mask_topic_document(

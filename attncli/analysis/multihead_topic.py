@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET
@@ -11,10 +10,9 @@ from msgspec import UNSET
 from attncli.analysis.document import header
 from attncli.analysis.documents.layer_topics import HeadPart, MultiheadTopic
 from attncli.analysis.head_shares import head_shares
+from attncli.analysis.similarity import row_entropy
 from attncli.inputs.token import Token
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> MultiheadTopic:
@@ -49,16 +47,11 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
             for head in range(len(weights))
         ],
         average=average,
-        entropies=[_entropy(row) for row in weights],
-        average_entropy=_entropy(average),
+        entropies=(row_entropy(weights) + 0.0).tolist(),
+        average_entropy=float(row_entropy(average)) + 0.0,
         concat=mixed.reshape(-1),
         bias=UNSET if found is None or found.bias is None else found.bias,
         out=out,
         agreement=float(np.abs(worked - out).max(initial=0.0)),
         warnings=list(model.warnings),
     )
-
-
-def _entropy(row: Floats) -> float:
-    """−Σ w ln w in nats; 0 for a row of zeros."""
-    return float(-(row * np.log(np.where(row > 0, row, 1.0))).sum()) + 0.0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 from msgspec import UNSET
@@ -12,13 +12,12 @@ from msgspec import UNSET
 from attncli.analysis.added_positions import embedded
 from attncli.analysis.document import Heading, header, overflow, position_name
 from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
+from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.position import frequencies
 from attncli.mechanism.spec import Alibi, Disentangled, FirstBlockAgain, RelativeBuckets, RelativeSines, Rope
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 ADDED = {
     "sinusoidal": "P[i, 2m] = sin(i / 10000^(2m/d)); P[i, 2m+1] = cos(i / 10000^(2m/d))",

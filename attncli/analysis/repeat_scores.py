@@ -20,7 +20,7 @@ CANDIDATES = 4096
 
 
 def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> Scores:
-    """Duplicate and induction scores of every head of these layers (None: all), on seeded random repeats.
+    """Duplicate and induction scores of every head of these layers, on seeded random repeats.
 
     The tokens are words of the vocabulary, letters only; for weights without a vocabulary, made-up words. Special
     tokens stand around them as around any text. Texts are shortened to what the model's positions allow.

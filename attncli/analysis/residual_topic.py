@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.document import header
 from attncli.analysis.documents.layer_topics import NormStep, ResidualTopic
+from attncli.analysis.visible_keys import Floats
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.norm import Norm
 from attncli.mechanism.spec import Place
 from attncli.models.model import Model
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer: int, query: int) -> ResidualTopic:

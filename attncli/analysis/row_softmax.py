@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from attncli.analysis.visible_keys import Floats
 from attncli.mechanism.attention import attention
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def row_softmax(scores: Floats) -> Floats:

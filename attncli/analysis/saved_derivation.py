@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from attncli.analysis.derivation import Floats, agreement, steps_of
+from attncli.analysis.derivation import agreement, steps_of
+from attncli.analysis.document import heading_of
 from attncli.analysis.documents.derivation import After, AttentionTopic, Matrices
 from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.visible_keys import Floats
 from attncli.errors import UnsupportedError
 
 NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
@@ -46,12 +48,7 @@ def saved_derivation(
     steps = steps_of(found, scale, document.attention.softcap, None, query)
     out = tensors.get(f"layers.{layer}.out")
     return AttentionTopic(
-        version=document.version,
-        text=document.text,
-        tokens=document.tokens,
-        pieces=document.pieces,
-        model=document.model,
-        attention=document.attention,
+        **heading_of(document),
         topic="attention",
         layer=layer,
         head=head,

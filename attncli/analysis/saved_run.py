@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from attncli.analysis.document import heading_of, shape_row, tokens_of
 from attncli.analysis.documents.heads import AverageHead, HeadMetrics, HeadsDocument
-from attncli.analysis.documents.parts import EmptyRows, Header, ShapeRow, TokenRow
+from attncli.analysis.documents.parts import EmptyRows, Header
 from attncli.analysis.documents.reading import check, part_of
 from attncli.analysis.documents.run import RunDocument, RunHead, RunLayer
 from attncli.analysis.heads import numbers
@@ -80,15 +81,8 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         ]
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
     document = RunDocument(
-        version=found.version,
-        text=found.text,
-        tokens=found.tokens,
-        model=found.model,
-        attention=found.attention,
-        shapes=[
-            ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=row.formula)
-            for row in shapes[0]
-        ],
+        **heading_of(found),
+        shapes=[shape_row(row) for row in shapes[0]],
         overview=links.overview(),
         layers=parts,
         links=links.found(),
@@ -171,11 +165,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
         )
     last = [np.asarray(head.weights, np.float64) for layer, head in held if layer == held[-1][0]]
     return HeadsDocument(
-        version=document.version,
-        text=document.text,
-        tokens=document.tokens,
-        model=document.model,
-        attention=document.attention,
+        **heading_of(document),
         heads=found,
         average=AverageHead(weights=np.mean(last, 0)),
         empty_rows=document.empty_rows,
@@ -198,11 +188,6 @@ def _identities(document: RunDocument, tokens: Sequence[Token]) -> list[Hashable
         ]
         found.append(tuple(inside) or (word.text if word.id is None else word.id))
     return found
-
-
-def tokens_of(rows: Sequence[TokenRow]) -> list[Token]:
-    """The tokens that a document lists."""
-    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]
 
 
 def _parsed(name: str, value: str, where: str) -> Any:

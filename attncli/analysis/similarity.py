@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
+from attncli.analysis.documents.heads import Merge
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.errors import InputError, LimitError
 
@@ -19,7 +19,7 @@ def row_divergences(p: Floats, q: Floats) -> Floats:
 
     By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source: Lin, 1991.
     """
-    rows: Floats = np.maximum(_row_entropy((p + q) / 2) - (_row_entropy(p) + _row_entropy(q)) / 2, 0.0)
+    rows: Floats = np.maximum(row_entropy((p + q) / 2) - (row_entropy(p) + row_entropy(q)) / 2, 0.0)
     return rows
 
 
@@ -42,7 +42,8 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     return means
 
 
-def _row_entropy(rows: Floats) -> Floats:
+def row_entropy(rows: Floats) -> Floats:
+    """−Σ w ln w of each row in nats, [..., key] to [...]; 0 for a row of zeros."""
     entropies: Floats = -(rows * np.log(np.where(rows > 0, rows, 1))).sum(-1)
     return entropies
 
@@ -68,15 +69,6 @@ def distances(weights: Any, visible: Bools | None = None) -> Floats:
     return table
 
 
-class Merge(Struct, frozen=True):
-    """A step of the tree: the clusters a and b (numbers below the head count are heads, then merges in order) join at
-    `height`."""
-
-    a: int
-    b: int
-    height: float
-
-
 def tree(table: Floats) -> list[Merge]:
     """Average linkage over a table of distances [head, head]: the nearest two clusters join, until one is left.
 
@@ -89,7 +81,8 @@ def tree(table: Floats) -> list[Merge]:
     merges = []
     for step in range(count - 1):
         a, b = sorted(int(at) for at in np.unravel_index(int(np.argmin(near)), near.shape))
-        merges.append(Merge(min(numbers[a], numbers[b]), max(numbers[a], numbers[b]), float(near[a, b])))
+        first, last = sorted((numbers[a], numbers[b]))
+        merges.append(Merge(a=first, b=last, height=float(near[a, b])))
         joined = (sizes[a] * near[a] + sizes[b] * near[b]) / (sizes[a] + sizes[b])
         near[a], near[:, a] = joined, joined
         near[a, a] = np.inf

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from attncli import __version__
 from attncli.analysis.captured_heads import Counted, also_hidden, of_entry, of_place
+from attncli.analysis.document import shape_row
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, ModelPart, ShapeRow
 from attncli.analysis.documents.tensors import BatchEntry, CapturedHead, CapturedLink, TensorsDocument
 from attncli.analysis.heads import numbers
@@ -73,7 +74,7 @@ class Captured(Struct, frozen=True):
 
     def entry(self, place: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """q, k and v of one batch entry."""
-        q, k, v = (of_place(array, place, 3) for array in (self.q, self.k, self.v))
+        q, k, v = (of_place(array, place) for array in (self.q, self.k, self.v))
         return q, k, v
 
     def attend(self) -> RowBlock:
@@ -290,4 +291,4 @@ def _unlike(stored: np.ndarray[Any, Any] | None, weights: np.ndarray[Any, Any]) 
 
 def _shape(row: Shape) -> ShapeRow:
     formula = "given" if row.step in ROLES else row.formula
-    return ShapeRow(step=row.step, axes=list(row.axes), shape=list(row.shape), formula=formula)
+    return shape_row(row, formula)

@@ -83,13 +83,13 @@ def _refuse_over(mask: Mask, queries: int, keys: int) -> None:
         )
 
 
-def pairs_of(mask: Mask, n: int, *, seed: int = 0) -> int:
+def pairs_of(mask: Mask, n: int) -> int:
     """Visible pairs for n queries and n keys, exact. Masks without a formula are looked at pair by pair.
 
     `lsh` is counted for seeded random vectors. Raises LimitError where looking would take too long.
     """
     found = mask.pairs(n)
-    return sum(int(seen.sum()) for *_, seen in visible_rows(bound(mask, n, n, seed), n, n)) if found is None else found
+    return sum(int(seen.sum()) for *_, seen in visible_rows(bound(mask, n, n, 0), n, n)) if found is None else found
 
 
 def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Count:

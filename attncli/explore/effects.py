@@ -66,7 +66,7 @@ def effects(state: State, held: Held, found: Effects | None, view: View, width: 
     if not ranked:
         return sized(Pane.of(told), width, height, ascii=view.ascii)
     above = Pane.of(stack((told, Lines(((),)))))
-    listed = ranking(ranked, min(state.row, len(ranked) - 1), "", view, width, max(height - above.height, 1))
+    listed = ranking(ranked, min(state.row, len(ranked) - 1), view, width, max(height - above.height, 1))
     return sized(stacked((above, listed)), width, height, ascii=view.ascii)
 
 

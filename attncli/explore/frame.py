@@ -79,11 +79,9 @@ def _body(frame: Frame, width: int, height: int) -> Pane:
     """The grid with the chosen head below it, beside what is looked at."""
     view, state, held = frame.view, frame.state, frame.held
     extent = held.extent
-    columns = max((max(heads) + 1 for heads in extent.heads.values()), default=1)
-    edge = len(str(max(extent.heads, default=0))) + 1
     most = max(width * 2 // 5, 24) if width >= 64 else width // 3
     wide = slot(extent, most)
-    left = min(max(columns * wide + edge, min(26, most)), most)
+    left = min(max(extent.columns * wide + extent.edge, min(26, most)), most)
     rows = min(len(extent.heads) + 1, max(height - 1, 2))
     details = height - rows - 2
     details = 0 if details < 3 else details

@@ -9,7 +9,7 @@ import numpy as np
 from attncli.analysis.records.head import METRICS
 from attncli.explore.held import Held, Pair
 from attncli.explore.painting import SHADES, levels, marked, palette_of, style
-from attncli.explore.pane import HeadSpot, Pane, Spot, sized
+from attncli.explore.pane import HeadSpot, PairSpot, Pane, Spot, sized
 from attncli.explore.state import Extent, State
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT
@@ -36,9 +36,7 @@ def measured(state: State, held: Held) -> dict[Pair, float | None]:
 
 def slot(extent: Extent, width: int) -> int:
     """Cells of a head in a grid of this width: 4 with its number, or 2, or 1."""
-    most = max((max(heads) + 1 for heads in extent.heads.values()), default=1)
-    edge = len(str(max(extent.heads, default=0))) + 1
-    return next((wide for wide in (ROOMY, 2) if most * wide + edge <= width), 1)
+    return next((wide for wide in (ROOMY, 2) if extent.columns * wide + extent.edge <= width), 1)
 
 
 def grid(
@@ -48,8 +46,7 @@ def grid(
     extent = held.extent
     found = measured(state, held) if values is None else values
     wide = slot(extent, width)
-    edge = len(str(max(extent.heads, default=0))) + 1
-    columns = max((max(heads) + 1 for heads in extent.heads.values()), default=0)
+    edge, columns = extent.edge, extent.columns
     fitting = max((width - edge) // wide, 1)
     left = min(max(state.head - fitting // 2, 0), max(columns - fitting, 0))
     shown = range(left, min(left + fitting, columns))
@@ -186,8 +183,6 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
             rows.append(((a, ""), (" > " if view.ascii else " → ", FAINT), (b, ""), (f"{weight:.2f}"[-4:], "")))
 
     def lies(x: int, y: int) -> Spot | None:
-        from attncli.explore.pane import PairSpot
-
         return PairSpot(*spots[y]) if y in spots else None
 
     return sized(Pane(tuple(rows), lies), width, height, ascii=view.ascii)

@@ -66,9 +66,9 @@ class Pane:
     width: int | None = None
 
     @classmethod
-    def of(cls, block: Lines, spots: Spots = nowhere) -> Pane:
+    def of(cls, block: Lines) -> Pane:
         """A block as it is."""
-        return cls(block.rows, spots)
+        return cls(block.rows)
 
     @property
     def height(self) -> int:

@@ -28,17 +28,16 @@ class Ranked:
     more: str = ""
 
 
-def ranking(rows: Sequence[Ranked], chosen: int, heading: str, view: View, width: int, height: int) -> Pane:
-    """The rows in this room, those around the chosen one. heading: a line above."""
-    above = 1 if heading else 0
-    room = max(height - above, 1)
+def ranking(rows: Sequence[Ranked], chosen: int, view: View, width: int, height: int) -> Pane:
+    """The rows in this room, those around the chosen one."""
+    room = max(height, 1)
     top = min(max(chosen - room // 2, 0), max(len(rows) - room, 0))
     shown = rows[top : top + room]
     name = max((len(f"L{row.layer} H{row.head}") for row in shown), default=0)
     number = max((cells(row.said) for row in shown), default=0)
     more = max((cells(row.more) for row in shown), default=0)
     length = max(min(width - name - number - more - 6, BAR), 0)
-    lines: list[Line] = [((heading, FAINT),)] if heading else []
+    lines: list[Line] = []
     for at, row in enumerate(shown, top):
         text = (f"L{row.layer} H{row.head}".ljust(name), pad(row.said, number, "right"))
         drawn = bar(row.share, length, ascii=view.ascii) if length > 3 else ""
@@ -48,7 +47,6 @@ def ranking(rows: Sequence[Ranked], chosen: int, heading: str, view: View, width
             lines.append(((f" {text[0]}  {text[1]}  ", ""), *barred(drawn), (f" {row.more}", FAINT)))
 
     def spots(x: int, y: int) -> Spot | None:
-        row = y - above + top
-        return RowSpot(row) if y >= above and row < len(rows) else None
+        return RowSpot(y + top) if y >= 0 and y + top < len(rows) else None
 
     return sized(Pane(tuple(lines), spots), width, height, ascii=view.ascii)

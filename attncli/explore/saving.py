@@ -99,7 +99,7 @@ def save(path: Path, source: Source, state: State, effects: Effects | None, *, l
             style = style_of("")  # of paper, as the commands draw it
             scale = state.scale if state.scale in ("log", "row") else "linear"
             document = seen(source, state, effects)
-            drawing = figure(document, scale=scale, theme=style.theme)
+            drawing = figure(document, scale=scale, theme=style.theme, lang=lang)
             if drawing is None:
                 raise UnsupportedError(f"{document.schema} has no figure", expected="a file ending in .json or .html")
             title = str(getattr(document, "text", ""))

@@ -38,7 +38,7 @@ def search(state: State, held: Held, view: View, width: int, height: int) -> Pan
     found = rows(state, held)
     if not found:
         return Pane.of(remark(say(view, "explore.search.none"), replace(view, width=width)))
-    return ranking(found, min(state.row, len(found) - 1), "", view, width, height)
+    return ranking(found, min(state.row, len(found) - 1), view, width, height)
 
 
 def link_name(state: State, held: Held, view: View) -> str:

@@ -62,6 +62,16 @@ class Extent:
         """Whether there is this head."""
         return head in self.heads.get(layer, ())
 
+    @property
+    def columns(self) -> int:
+        """Columns of a grid of the heads."""
+        return max((max(heads) + 1 for heads in self.heads.values()), default=0)
+
+    @property
+    def edge(self) -> int:
+        """Cells of the layers' numbers beside it, and of a blank."""
+        return len(str(max(self.heads, default=0))) + 1
+
 
 def at_head(state: State, extent: Extent, layer: int, head: int) -> State:
     """The head nearest to this one among those there are; the state itself where there are none."""

@@ -43,9 +43,7 @@ def why(state: State, found: AttentionTopic | None, view: View, width: int, heig
 
 def _in_a_line(found: AttentionTopic, key: int, view: View) -> Lines:
     """The chosen weight from its score: exp(score − max) / sum."""
-    scores, softmax = (next(step for step in found.steps if isinstance(step, kind)) for kind in (Scores, SoftmaxRow))
-    assert isinstance(scores, Scores)
-    assert isinstance(softmax, SoftmaxRow)
+    scores, softmax = found.step(Scores), found.step(SoftmaxRow)
     score = scores.scores[key] if key < len(scores.scores) else None
     if score is None or softmax.highest is None:
         return remark(say(view, "explore.why.hidden"), view, style=accent(view))

@@ -30,10 +30,10 @@ def bar(fraction: float, width: int, *, ascii: bool) -> str:
     return FULL * whole + EIGHTHS[part].strip() + TRACK * (width - whole - (part > 0))
 
 
-def barred(drawn: str, style: str = ACCENT) -> list[Piece]:
+def barred(drawn: str) -> list[Piece]:
     """A bar in two pieces: its length in colour, its track set back."""
     length = len(drawn.rstrip(TRACK + TRACK_ASCII))
-    return [(drawn[:length], style), (drawn[length:], FAINT)]
+    return [(drawn[:length], ACCENT), (drawn[length:], FAINT)]
 
 
 if __name__ == "__main__":

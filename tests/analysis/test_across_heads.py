@@ -12,7 +12,7 @@ import pytest
 from attncli.analysis.attention_flow import check_size, flow
 from attncli.analysis.circuits import Head, composition, compositions, copying, norms, random_composition
 from attncli.analysis.rollout import Rollout, residual
-from attncli.analysis.similarity import Merge, distances, jensen_shannon, order, tree
+from attncli.analysis.similarity import distances, jensen_shannon, order, tree
 from attncli.errors import InputError, LimitError
 
 G = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.15, 0.5, 0.25]])
@@ -132,7 +132,7 @@ def test_the_tree_joins_the_nearest_first() -> None:
     points = np.array([0.0, 10.0, 1.0, 11.0, 30.0])
     table = np.abs(points[:, None] - points[None, :])
     merges = tree(table)
-    assert merges == [Merge(0, 2, 1.0), Merge(1, 3, 1.0), Merge(5, 6, 10.0), Merge(4, 7, 24.5)]
+    assert [(one.a, one.b, one.height) for one in merges] == [(0, 2, 1.0), (1, 3, 1.0), (5, 6, 10.0), (4, 7, 24.5)]
     leaves = order(merges, 5)
     assert sorted(leaves) == list(range(5))
     assert abs(leaves.index(0) - leaves.index(2)) == 1

@@ -154,7 +154,9 @@ def test_a_saved_run_takes_tokens_of_one_id_for_the_same(options: tuple[str, ...
     (tmp_path / "run.json").write_text(ask("run", *line, "--json").out)
     document = document_of(json.loads((tmp_path / "run.json").read_text()), "here")
     names = ("duplicate_pattern", "induction_pattern")
-    saved = heads_of_run(document, names).heads
+    compared = heads_of_run(document, names)
+    assert compared.pieces is document.pieces
+    saved = compared.heads
     own = ask("heads", *line, "--metric", ",".join(names), "--json").json["heads"]
     for name in names:
         there, here = [head["metrics"][name]["value"] for head in own], [head.metrics[name].value for head in saved]

@@ -12,6 +12,7 @@ from walking import pressed, seeded, shown
 from attncli.analysis.derivation import derivation_document
 from attncli.cli.explore import _saved
 from attncli.cli.view import opened
+from attncli.explore.saving import save
 from attncli.explore.source import Live
 from attncli.explore.state import State
 
@@ -87,6 +88,13 @@ def test_saving_from_a_file_writes_its_document(tmp_path: Path, monkeypatch: pyt
     assert "saved: again.json" in shown(text, "saved")
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
     assert opened(tmp_path / "again.json") is not None
+
+
+def test_a_figure_speaks_the_language_of_the_screen(tmp_path: Path) -> None:
+    source = _saved(saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2"))
+    for lang, told in (("en", "rows look"), ("zh", "行看列")):
+        save(tmp_path / f"{lang}.svg", source, State(), None, lang=lang)
+        assert told in (tmp_path / f"{lang}.svg").read_text("utf-8")
 
 
 def test_files_that_cannot_be_looked_at_are_refused_before_the_screen_is_filled(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from attncli.analysis.effects.changes import (
     random_directions,
     same_length,
 )
-from attncli.analysis.effects.measures import Asked, Floats
+from attncli.analysis.effects.measures import Asked
 from attncli.analysis.effects.places import Chosen, Place, attentions, places
 from attncli.analysis.effects.sweep import Numbers, Plan, Text, sweep
 from attncli.analysis.effects.sweep_memory import Room, least, room, sweep_work
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Backend
 from attncli.errors import InputError, LimitError, UnsupportedError
 from attncli.inputs.token import Token

@@ -13,8 +13,9 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from attncli.analysis.effects.measures import Floats, refuse_overflow
+from attncli.analysis.effects.measures import refuse_overflow
 from attncli.analysis.effects.sweep import Text
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array
 from attncli.errors import UnsupportedError
 from attncli.mechanism.block import run_block

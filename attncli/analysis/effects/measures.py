@@ -12,12 +12,12 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.analysis.documents.effects import Measure, readings_of
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 Readings = dict[str, Floats]
 """By name, one number for each branch: "cosine" and "norm", "logprob", "kl"."""
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from attncli.analysis.effects.ablation import ready, refuse_foreign, refuse_hashed, refuse_least
 from attncli.analysis.effects.changes import mixed_of, putting, same_length
 from attncli.analysis.effects.measures import (
-    Floats,
     Reader,
     Readings,
     log_softmax,
@@ -28,6 +27,7 @@ from attncli.analysis.effects.measures import (
 from attncli.analysis.effects.places import Chosen, Place, places
 from attncli.analysis.effects.sweep import Plan, Text, sweep
 from attncli.analysis.effects.sweep_memory import room
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.token import Token

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from attncli.analysis.effects.measures import Floats, Reader, Reading, Readings, refuse_overflow
+from attncli.analysis.effects.measures import Reader, Reading, Readings, refuse_overflow
 from attncli.analysis.effects.places import Place, may_ask_some, may_start_late
 from attncli.analysis.effects.sweep_memory import Room
+from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.context import Context, Weights

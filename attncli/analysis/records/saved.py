@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from attncli.analysis.document import tokens_of
 from attncli.analysis.documents.ablate import AblateDocument
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.cross import CrossDocument
@@ -16,7 +17,6 @@ from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.find import FindDocument
 from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
 from attncli.analysis.documents.logits import LogitsDocument
-from attncli.analysis.documents.parts import TokenRow
 from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
@@ -26,7 +26,6 @@ from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sid
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
 from attncli.arrays.backend import choose
-from attncli.inputs.token import Token
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 Effects = AblateDocument | PatchDocument | LogitsDocument
@@ -154,8 +153,3 @@ def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.
 
 def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:
     return RunRecord("", text, sides, document.model, document.attention, heads, document.warnings)
-
-
-def tokens_of(rows: Sequence[TokenRow]) -> list[Token]:
-    """Tokens as a document holds them."""
-    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]
