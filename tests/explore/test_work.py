@@ -67,7 +67,7 @@ def test_heads_appear_as_they_come_keys_are_heard_meanwhile_and_esc_stops() -> N
             await pilot.press("escape")
             assert "running" not in lines(app)[0]
             assert "stopped" in shown(lines(app), "stopped")
-            assert stopped.wait(5)
+            assert stopped.wait(60)
 
     awaited(walk)
     assert app.failure is None
@@ -134,7 +134,7 @@ def test_leaving_stops_the_work() -> None:
             await pilot.pause()
 
     awaited(walk)
-    assert stopped.wait(5)
+    assert stopped.wait(60)
 
 
 def test_other_commands_do_not_import_textual() -> None:

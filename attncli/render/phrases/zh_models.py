@@ -242,7 +242,6 @@ MODELS: dict[str, str] = {
     "each token once": "每个词元一次",
     "--{0}{1} contradicts the weight file, which has {2}": "--{0}{1} 与权重文件矛盾，文件的是 {2}",
     "no such option: the file decides (layout: {0})": "不用这个选项：由文件决定（布局：{0}）",
-    "equal widths, or no --residual": "宽度相等，或不用 --residual",
     "config.json sets attention_window to {0}": "config.json 把 attention_window 设为 {0}",
     "an even number from 2, or {0} of them": "不小于 2 的偶数，或 {0} 个这样的数",
     "the config of each side": "两边各自的配置",

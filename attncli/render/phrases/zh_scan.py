@@ -64,7 +64,6 @@ SCAN: dict[str, str] = {
     "this shard is not whole: its facts are no object": "这个分片不完整：其内容不是对象",
     "--rows and --find write Parquet files": "--rows 和 --find 写出 Parquet 文件",
     "this shard belongs to another plan": "这个分片属于另一份计划",
-    "it lacks {0}": "缺少 {0}",
     "another kind of machine computed these shards: bits may differ, numbers may not": "这些分片由另一类机器计算：二进制位可能不同，数值应当不变",
     "not drawn": "未抽中",
     "no shard of this scan can be read; shard {0}: {1}": "这次扫描没有一个分片可读；分片 {0}：{1}",

@@ -2,11 +2,11 @@
 
 SCREENS: dict[str, str] = {
     # single words, and short ones with numbers
-    "position learned": "位置编码 learned", "the text": "文本", "how the text is split into tokens": "文本的切分", "the weights": "权重", "the layer": "层", "the head": "头",
+    "the text": "文本", "how the text is split into tokens": "文本的切分", "the weights": "权重", "the layer": "层", "the head": "头",
     "the scale of the scores": "得分的缩放", "the soft cap": "软上限", "the mask": "掩码", "the position encoding": "位置编码", "what computed": "所用的后端",
     "the type of the numbers": "数值的类型", "the type that was computed in": "计算所用的类型", "hash attention": "哈希注意力",
     "{0} of {1}": "{0}/{1}", "captured tensors": "捕获的张量", "all": "全部", "O of all": "所有头的 O", "{0} heads, {1}": "{0} 个头，{1}",
-    "S + bias": "S + 偏置", "X + out": "X + 输出", "LayerNorm": "层归一化", "memory": "内存", "not trained": "未经训练",
+    "S + bias": "S + 偏置", "X + out": "X + 输出", "LayerNorm": "层归一化", "memory": "内存",
     "checkpoint": "检查点", "from 0": "从 0 起", "nats": "奈特", "share": "份额", "effect": "效应", "families": "模型家族", "alias": "别名", "here": "本机",
     "yes": "有", "runs": "运行方式", "size": "大小", "revision": "版本", "nothing": "无", "reads": "读取", "computes": "计算", "takes": "耗时",
     "batch": "批次", "index": "序号", "metadata": "元数据", "layout": "布局", "biases": "偏置", "digest": "摘要", "min": "最小", "mean": "平均", "max": "最大",
@@ -14,8 +14,6 @@ SCREENS: dict[str, str] = {
     "S scaled": "S 缩放后", "S capped": "S 软上限后", "S biased": "S 加偏置后", "S masked": "S 掩码后", "norm": "归一化",
     "{0} other pairs not drawn": "另有 {0} 对未绘出", "{0} other pairs": "另外 {0} 对", "{0} other pair": "另外 {0} 对",
     "layers {0}": "第 {0} 层", "layer norm, eps {0}": "层归一化，eps {0}", "RMS norm, eps {0}": "RMS 归一化，eps {0}",
-    "after the residual: layer norm, eps {0}": "残差之后：层归一化，eps {0}", "after the second residual: layer norm, eps {0}": "第二个残差之后：层归一化，eps {0}",
-    "before attention: layer norm, eps {0}": "注意力之前：层归一化，eps {0}", "before feed-forward: layer norm, eps {0}": "前馈之前：层归一化，eps {0}",
     "at the end: {0}": "在末尾：{0}", "feed-forward {0} wide, {1}": "前馈宽 {0}，{1}",
     "learned positions": "可学习的位置编码", "sinusoidal positions": "正弦位置编码",
     "vectors {0}": "向量 {0}", "weights at a time {0}": "一次的权重 {0}", "scores that are kept {0}": "保留的得分 {0}", "scores of one layer {0}": "一层的得分 {0}",
@@ -92,8 +90,6 @@ SCREENS: dict[str, str] = {
     "an average needs --query TOK": "平均需要 --query TOK", "no overview in this document": "这份文档没有总览",
     "left out: {0} (--all-links)": "未计入：{0}（--all-links 计入全部）", "punctuation": "标点",
     "words have no {0}: only weights are merged": "词没有 {0}：只合并权重",
-    "query {0} can see no key in some head: weights and output are 0": "查询 {0} 在某个头中看不到任何键：权重和输出为 0",
-    "queries {0} can see no key in some head: weights and output are 0": "查询 {0} 在某个头中看不到任何键：权重和输出为 0",
     "rows: queries, columns: keys · each cell the largest of {0} weights": "行：查询，列：键 · 每格是 {0} 个权重中最大的",
     "maps are pooled: each cell is the largest of {0}": "图已合并：每格是 {0} 中最大的", "pooled {0}, max": "合并 {0}，取最大",
     "largest of the row": "行内最大", "row scale": "按行", "log scale": "对数", "signed scale": "带符号",
@@ -136,7 +132,7 @@ SCREENS: dict[str, str] = {
     "each token looks at the one before it": "每个词元看前一个词元", "each token looks at itself": "每个词元看自身",
     "each token looks at the one after it": "每个词元看后一个词元", "attention rests on the first token": "注意力落在第一个词元上",
     "attention rests on special tokens": "注意力落在特殊词元上", "attention rests on punctuation": "注意力落在标点上",
-    "attention stays near the diagonal": "注意力集中在对角线附近", "attention stays within 2 tokens": "注意力集中在 2 个词元以内",
+    "attention stays near the diagonal": "注意力集中在对角线附近",
     "a previous-token head": "前一词元头", "a duplicate-token head": "重复词元头", "an induction head": "归纳头",
     "weight that a learned sink or an exclusion took": "被可学习的汇点或排除项取走的权重",
     # heads
@@ -144,8 +140,6 @@ SCREENS: dict[str, str] = {
     "means over the rows · {0} of {1} heads, by their strongest link; --full shows all": "各行的平均 · {1} 个头中的 {0} 个，按最强连接排列；--full 显示全部",
     "uniform: the same metric if every row were spread evenly over what it may see": "均匀：假如每行都平均分给可见的键，同一指标会取的值",
     "top links leave out {0} (--all-links counts all)": "最强连接不计{0}（--all-links 全部计入）",
-    "excluded from every number: {0}; weights as they were, rows sum to less": "所有数字都不计：{0}；权重不变，每行之和小于 1",
-    "excluded from every number: {0}; rows scaled to sum to 1 again": "所有数字都不计：{0}；每行重新缩放到和为 1",
     "excluded from every number: {0}; weights as they were, rows sum to less; top links leave out {1} (--all-links counts all)":
         "所有数字都不计：{0}；权重不变，每行之和小于 1；最强连接不计 {1}（--all-links 全部计入）",
     "sorted by {0}, largest first": "按 {0} 从大到小", "sorted by {0}, smallest first": "按 {0} 从小到大",
@@ -175,8 +169,8 @@ SCREENS: dict[str, str] = {
     "heads by weight, {0} → {1}": "按权重排列的头，{0} → {1}", "reverse: {0} → {1}": "反向：{0} → {1}", "hidden": "被遮住",
     "a wider terminal also shows: {0}": "更宽的终端还显示：{0}", "the mask hides this key from this query in every head": "在每个头中掩码都对这个查询遮住了这个键",
     # compare
-    "differences B − A by head": "各头的差 B − A", "of the weights": "权重之差", "B − A · rows: queries, columns: keys": "B − A · 行：查询，列：键",
-    "rows: queries, columns: keys; difference B − A": "行：查询，列：键；差 B − A", "difference {0}": "差 {0}",
+    "differences B − A by head": "各头的差 B − A", "of the weights": "权重之差",
+    "difference {0}": "差 {0}",
     "compared: {0} that both texts have": "比较的是两段文本共有的 {0}", "compared: {0} tokens that both texts have": "比较的是两段文本共有的 {0} 个词元",
     "compared: {0} token that both texts have": "比较的是两段文本共有的 {0} 个词元",
     "the same tokens in another order: each is compared with itself, in the order of A": "同样的词元，顺序不同：各与自身比较，按 A 的顺序",
@@ -238,7 +232,6 @@ SCREENS: dict[str, str] = {
     "rows look, columns are looked at": "行看列",
     "this document holds no weights to draw": "这份文档没有可画的权重",
     "one that was not shortened by --show": "没有用 --show 裁剪过的文档",
-    "layer {0} head {1}, which differs most": "第 {0} 层第 {1} 头，差别最大",
     "what changes when one head is taken away ({0}): {1}": "去掉一个头会改变什么（{0}）：{1}",
     "filled: visible; rows are queries, columns keys": "填色：可见；行是查询，列是键",
     "cost of attention, n = {0}": "注意力的开销，n = {0}",
