@@ -13,7 +13,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.explain_delivery import check_steps, give
-from attncli.cli.explain_options import ExplainOutput, TextOutput, one
+from attncli.cli.explain_options import ExplainOutput, TextOutput, one_head
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat
@@ -87,8 +87,7 @@ def _document(
     if meant is not None:
         environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
     tokens = request.tokens_of(loaded, found)
-    layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
-    head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
+    layer, head = one_head(loaded, model)
     at = len(tokens) - 1 if query is None else request.query_index(environment, tokens, query)
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_options import TopicOutput, one
+from attncli.cli.explain_options import TopicOutput, one_head
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, meant, without
 from attncli.cli.output import Environment
 
@@ -63,12 +63,9 @@ def position(
         if found.model.identity.source == "checkpoint":
             yield found.model
             return
-        quiet, seeded = replace(environment, quiet=True), same_seed(model, found.model)
-        even = found.model.spec.blocks[0].attention.head_dim % 2 == 0
-        ways = POSITIONS if attention.position is None else dict.fromkeys(("none", attention.position))
-        for way in ways:
-            if even or not way.startswith("rope"):
-                yield request.model(quiet, seeded, replace(attention, position=way), compute, tokenizer=text.tokenizer)
+        ways = POSITIONS if attention.position is None else tuple(dict.fromkeys(("none", attention.position)))
+        for other in positioned(ways, attention, found.model):
+            yield again(environment, found.model, model, other, compute, text.tokenizer)
 
     place = {"layer": found.layer, "head": found.head, "query": found.query}
     give_topic(ctx, position_document(models(), found.text.text, found.tokens, **place), output)
@@ -169,8 +166,7 @@ def _place(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
     found = request.one_text(environment, text)
     tokens = request.tokens_of(loaded, found)
-    layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
-    head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
+    layer, head = one_head(loaded, model)
     if query is not None:
         at = request.query_index(environment, tokens, query)
     else:
@@ -179,6 +175,21 @@ def _place(
     return Place(loaded, found, tokens, layer, head, at)
 
 
-def same_seed(asked: ModelOptions, first: Model) -> ModelOptions:
-    """The options with the seed that was drawn, so that every model has the same weights."""
-    return replace(asked, seed=str(first.identity.seed)) if asked.seed == "random" else asked
+def positioned(ways: Sequence[str], attention: AttentionOptions, first: Model) -> list[AttentionOptions]:
+    """The attention with its positions told in each of these ways; RoPE turns pairs of entries, and heads of an odd
+    width are without it."""
+    even = first.spec.blocks[0].attention.head_dim % 2 == 0
+    return [replace(attention, position=way) for way in ways if even or not way.startswith("rope")]
+
+
+def again(
+    environment: Environment,
+    first: Model,
+    asked: ModelOptions,
+    attention: AttentionOptions,
+    compute: ComputeOptions,
+    tokenizer: str | None,
+) -> Model:
+    """The same weights under another attention: the seed that was drawn for the first model, and no notes."""
+    seeded = replace(asked, seed=str(first.identity.seed)) if asked.seed == "random" else asked
+    return request.model(replace(environment, quiet=True), seeded, attention, compute, tokenizer=tokenizer)

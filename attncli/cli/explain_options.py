@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from attncli.arrays.selection import EVERY, Selection
 from attncli.cli import declarations as the
+from attncli.cli import request
 from attncli.cli.offered_options import without
-from attncli.cli.options import OutputOptions
+from attncli.cli.options import ModelOptions, OutputOptions
 from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.models.model import Model
 
 DIGITS = 4
 """Digits after the point: with two, no step could be followed."""
@@ -28,6 +32,17 @@ TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors")]
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
 SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output")]
 """Those of a topic without a text, whose document is small."""
+
+
+def one_layer(model: Model, asked: ModelOptions) -> int:
+    """The layer that `--layer` names; 0 if it names none. Raises as `request.numbers` and `one`."""
+    return one(request.numbers(asked.layer, "layer", len(model.spec.blocks)), "layer")
+
+
+def one_head(model: Model, asked: ModelOptions) -> tuple[int, int]:
+    """The layer and the head that `--layer` and `--head` name; 0 where they name none."""
+    layer = one_layer(model, asked)
+    return layer, one(request.numbers(asked.head, "head", model.spec.blocks[layer].attention.heads), "head")
 
 
 def one(chosen: Selection, what: str) -> int:

@@ -12,8 +12,8 @@ from attncli.cli import completion, request
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_layer_topics import POSITIONS, mask, multihead, position, residual, same_seed
-from attncli.cli.explain_options import SmallOutput, TopicOutput, one
+from attncli.cli.explain_layer_topics import POSITIONS, again, mask, multihead, position, positioned, residual
+from attncli.cli.explain_options import SmallOutput, TopicOutput, one_head, one_layer
 from attncli.cli.options import (
     MODEL,
     AttentionOptions,
@@ -105,8 +105,7 @@ def matrix_softmax(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)
     tokens = request.tokens_of(loaded, found)
-    layer = one(request.numbers(model.layer, "layer", len(loaded.spec.blocks)), "layer")
-    head = one(request.numbers(model.head, "head", loaded.spec.blocks[layer].attention.heads), "head")
+    layer, head = one_head(loaded, model)
     answer.refuse_over(estimate_bytes([(3, len(tokens), len(tokens))], "float64"), output, "a shorter text")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head]), compute, "a shorter text")
     give_topic(ctx, matrix_softmax_document(loaded, found.text, tokens, layer=layer, head=head), output)
@@ -142,7 +141,7 @@ def order(
     first = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     found = request.one_text(environment, text)
     tokens = request.tokens_of(first, found)
-    layer = one(request.numbers(model.layer, "layer", len(first.spec.blocks)), "layer")
+    layer = one_layer(first, model)
     request.refuse_run(first, len(tokens), Wanted([layer], matrices=False), compute, "a shorter text")
     to = reversed_order(tokens) if other is None else order_of(tokens, first.encode(other))
 
@@ -150,16 +149,8 @@ def order(
         if attention.position is not None or attention.mask or first.identity.source == "checkpoint":
             yield first
             return
-        quiet = replace(environment, quiet=True)
-        heads_width = first.spec.blocks[0].attention.head_dim
-        for way in POSITIONS:
-            if way != "rope" or heads_width % 2 == 0:
-                yield request.model(
-                    quiet, same_seed(model, first), replace(attention, position=way), compute, tokenizer=text.tokenizer
-                )
-        yield request.model(
-            quiet, same_seed(model, first), replace(attention, mask=["causal"]), compute, tokenizer=text.tokenizer
-        )
+        for other in (*positioned(POSITIONS, attention, first), replace(attention, mask=["causal"])):
+            yield again(environment, first, model, other, compute, text.tokenizer)
 
     give_topic(ctx, order_document(models(), found.text, tokens, to, layer=layer), output)
 

@@ -23,6 +23,7 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import Environment
 from attncli.cli.progress import silent
+from attncli.cli.signals import leaving
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def explore(
     environment: Environment = ctx.obj
     how = delivery.check(output, environment)
     _refuse_elsewhere(environment)
-    from attncli.explore.terminal import Terminal, keyboard, leaving
+    from attncli.explore.terminal import Terminal, keyboard
 
     source, about = _opened(environment, text, model, attention, compute, query)
     if not keyboard():

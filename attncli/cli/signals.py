@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -26,7 +26,7 @@ def heeded(environment: Environment) -> Iterator[None]:
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
     does one that comes while a module is imported, and also then no half-written file is left.
     """
-    before: dict[int, Any] = {}
+    caught: dict[int, Any] = {}
 
     def at_once(number: int, frame: FrameType | None) -> None:
         from attncli.inputs.atomic import discard_all
@@ -38,7 +38,7 @@ def heeded(environment: Environment) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         environment.stopped = number
-        for each in before:
+        for each in caught:
             signal.signal(each, at_once)
         # what is interrupted in a place where nothing can be raised (a destructor) says so to nobody
         sys.unraisablehook = lambda said: None
@@ -46,11 +46,26 @@ def heeded(environment: Environment) -> Iterator[None]:
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped
 
+    with _catching(stop, caught):
+        yield
+
+
+@contextmanager
+def leaving(leave: Callable[[int], None]) -> Iterator[None]:
+    """In the block a signal calls `leave` with its number, so that a full screen is put away first."""
+    with _catching(lambda number, frame: leave(number), {}):
+        yield
+
+
+@contextmanager
+def _catching(heard: Callable[[int, FrameType | None], None], before: dict[int, Any]) -> Iterator[None]:
+    """In the block these signals are told to `heard`, but for those that the caller has ignored. before: gets what
+    heard each of them until then."""
     with suppress(ValueError):  # only the main thread hears signals
         for name in NAMES:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, stop)
+                before[number] = signal.signal(number, heard)
     try:
         yield
     finally:
