@@ -191,7 +191,12 @@ def test_logits_are_drawn() -> None:
     assert [box.text for box in drawing.boxes if "layer 0" in box.text] == [
         "layer 0 head 1", "layer 0 head 0", "layer 0 feed-forward"
     ]  # fmt: skip
-    assert images(drawing.svg())[0].shape == (1, 2, 4)
+    grid = images(drawing.svg())[0]
+    assert grid.shape == (1, 2, 4)
+    other = {"part": "head", "attention": "cross", "layer": 0, "head": 0, "value": -1.0}
+    both = figure(made_of(made | {"parts": [*made["parts"], other]}))
+    assert both is not None
+    assert np.array_equal(images(both.svg())[0], grid), "a head that looks at another text has no cell among these"
 
 
 def test_hostile_text_is_only_text() -> None:

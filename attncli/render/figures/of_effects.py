@@ -45,7 +45,7 @@ def draw_logits(drawing: Drawing, document: LogitsDocument, say: Say) -> None:
     heads = [
         (part.layer, part.head, part.value, None)
         for part in document.parts
-        if part.part == "head" and part.layer is not None and part.head is not None
+        if part.attention == "self" and part.layer is not None and part.head is not None
     ]
     at, target = label(document.tokens[document.position].text), label(document.target.text)
     top = titled(drawing, document.text, say("logits", target, at, f"{document.logit:.3f}"))

@@ -22,3 +22,8 @@ def say(view: View, name: str, *values: object) -> str:
     one = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
     said = PHRASES[f"{name}.one" if one else name].format(*values)
     return said.replace(" “", "“").replace("” ", "”") if "“" in said else said
+
+
+def say_each(view: View, group: str, *names: str) -> list[str]:
+    """The phrases of these names in a group, such as the columns of a table: `group.name`."""
+    return [say(view, f"{group}.{name}") for name in names]

@@ -14,7 +14,7 @@ from attncli.render.glyphs import spell
 from attncli.render.headings import heading, own, remark
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.numbers import size_words
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
 from attncli.render.screen_parts import PARTS_OF
@@ -97,9 +97,7 @@ def _variants(document: CostDocument, view: View) -> Lines:
         ]
         for variant in document.variants
     ]
-    columns = [
-        say(view, f"cost.column.{name}") for name in ("variant", "pairs", "work", "ratio", "steps", "path", "grows")
-    ]
+    columns = say_each(view, "cost.column", "variant", "pairs", "work", "ratio", "steps", "path", "grows")
     body = table(
         columns,
         rows,
@@ -133,7 +131,7 @@ def _memory(document: CostDocument, view: View) -> Lines:
         [_name(variant), size_words(variant.score_bytes), size_words(variant.streamed_bytes), _saved(variant, view)]
         for variant in document.variants
     ]
-    columns = [say(view, f"cost.column.{name}") for name in ("variant", "dense", "streamed", "saved")]
+    columns = say_each(view, "cost.column", "variant", "dense", "streamed", "saved")
     title, note = say(view, "cost.memory"), say(view, "cost.memory.note", document.rows)
     return stack(
         (
@@ -174,10 +172,7 @@ def _layers(document: CostDocument, view: View) -> Lines:
         first = at + 1
     total = document.total
     rows += [] if total is None else [[say(view, "cost.total"), "", *_layer_cells(total, view)]]
-    columns = [
-        say(view, f"cost.column.{name}")
-        for name in ("layers", "mask", "work", "projections", "dense", "streamed", "cache")
-    ]
+    columns = say_each(view, "cost.column", "layers", "mask", "work", "projections", "dense", "streamed", "cache")
     name = "" if document.model is None else document.model.name or document.model.source
     body = table(
         columns,
@@ -212,9 +207,7 @@ def _measured(measured: Sequence[Timing], view: View) -> Lines:
         ]
         for row in measured
     ]
-    columns = [say(view, f"cost.column.{name}") for name in ("backend", "variant", "time", "measured", "computed")] + [
-        ""
-    ]
+    columns = [*say_each(view, "cost.column", "backend", "variant", "time", "measured", "computed"), ""]
     body = table(
         columns,
         rows,

@@ -16,7 +16,7 @@ from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import mask_answer
 from attncli.render.tables import table
@@ -164,9 +164,7 @@ def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
         ]
         for part in parts
     ]
-    columns = [
-        say(view, f"mask.column.{name}") for name in ("mask", "pairs", "share", "least", "mean", "most", "empty")
-    ]
+    columns = say_each(view, "mask.column", "mask", "pairs", "share", "least", "mean", "most", "empty")
     return table(
         columns,
         rows,
@@ -231,8 +229,5 @@ def _layers(layers: Sequence[LayerMask], view: View) -> Lines:
             )
             first = at + 1
     return table(
-        [say(view, f"mask.layers.{name}") for name in ("layers", "mask", "position")],
-        rows,
-        view,
-        title=say(view, "mask.layers"),
+        say_each(view, "mask.layers", "layers", "mask", "position"), rows, view, title=say(view, "mask.layers")
     )

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.safe import label
 from attncli.render.screens.header import header
 from attncli.render.screens.sentence_answer import not_learned
@@ -35,7 +35,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     query = label(texts[document.query], ascii=view.ascii)
     ways = document.ways
     listed = table(
-        [say(view, f"position.{name}") for name in ("way", "enters", "moved")],
+        say_each(view, "position", "way", "enters", "moved"),
         [
             [
                 way.position,

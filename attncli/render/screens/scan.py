@@ -9,7 +9,7 @@ from attncli.render.glyphs import spell
 from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import label, safe
 from attncli.render.screen_parts import PARTS_OF
@@ -116,7 +116,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         ]
         for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
-    names = [say(view, f"scan.column.{name}") for name in ("head", "label", "score", "interval", "texts")]
+    names = say_each(view, "scan.column", "head", "label", "score", "interval", "texts")
     body = table(
         [*names, ""],
         rows,
@@ -150,7 +150,7 @@ def _effects(document: ScanDocument, view: View) -> Lines:
         for head, one in sorted(found, key=lambda pair: -(pair[1].mean or 0.0))
     ]
     return table(
-        [say(view, f"scan.column.{name}") for name in ("head", "mean", "interval", "sd", "median")],
+        say_each(view, "scan.column", "head", "mean", "interval", "sd", "median"),
         rows,
         view,
         align=["left", "right", "left", "right", "right"],
@@ -194,7 +194,7 @@ def _metrics(head: ScanHead, view: View) -> Lines:
     ]
     names = ("metric", "mean", "interval", "rows", "sd", "median", "uniform")
     return table(
-        [say(view, f"scan.column.{name}") for name in names],
+        say_each(view, "scan.column", *names),
         rows,
         view,
         align=["left", "right", "left", "right", "right", "right", "right"],

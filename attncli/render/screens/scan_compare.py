@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from attncli.analysis.documents.scan_compare import ScanCompareDocument
 from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, clipped, spaced
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.safe import safe
 from attncli.render.screens.scan import number
 from attncli.render.tables import table
@@ -35,8 +35,8 @@ def scan_compare_screen(document: ScanCompareDocument, view: View) -> Lines:
         ]
         for one in shown
     ]
-    names = [say(view, f"scan.column.{name}") for name in ("head", "metric")]
-    names += ["a", "b", *(say(view, f"scan.column.{name}") for name in ("difference", "delta", "d", "q"))]
+    names = say_each(view, "scan.column", "head", "metric")
+    names += ["a", "b", *say_each(view, "scan.column", "difference", "delta", "d", "q")]
     body = table(
         names,
         rows,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from attncli.analysis.documents.scan_verify import ScanVerifyDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, clipped, spaced
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.safe import safe
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -22,7 +22,7 @@ def scan_verify_screen(document: ScanVerifyDocument, view: View) -> Lines:
         [str(one.shard), say(view, "scan.same" if one.same_bits else "scan.different"), f"{one.difference:.1e}"]
         for one in document.shards
     ]
-    names = [say(view, f"scan.column.{name}") for name in ("shard", "bits", "difference")]
+    names = say_each(view, "scan.column", "shard", "bits", "difference")
     body = table(names, rows, view, align=["right", "left", "right"], title=say(view, "scan.verify.title"))
     told = [remark(safe(said), view) for said in document.warnings]
     return clipped(spaced((body, *told, verdict)), view.width, ascii=view.ascii)

@@ -12,7 +12,7 @@ from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import matrix
 from attncli.render.numbers import brief, fixed
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.safe import label
 from attncli.render.screens.header import fact, header
 from attncli.render.screens.topic_answers import matrix_answer, order_answer, scaling_answer, softmax_answer
@@ -168,7 +168,7 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         fact(say(view, name), [label(gap.join(words), ascii=view.ascii)], view)
         for name, words in (("order.from", texts), ("order.to", after))
     ]
-    columns = [say(view, f"order.{name}") for name in ("position", "mask", "greatest", "where", "verdict")]
+    columns = say_each(view, "order", "position", "mask", "greatest", "where", "verdict")
     rows = [
         [
             row.position + ("" if row.order == document.order else " *"),

@@ -9,7 +9,7 @@ from attncli.analysis.documents.verify import Float32Distance, LayerDifference, 
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.numbers import brief
-from attncli.render.phrases import say
+from attncli.render.phrases import say, say_each
 from attncli.render.safe import cut, safe
 from attncli.render.screens.header import counted, fact
 from attncli.render.tables import table
@@ -34,7 +34,7 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
     )
     rows = [[say(view, f"verify.side.{layer.side}"), str(layer.layer), *_numbers(layer)] for layer in document.layers]
     align = ["left", *["right"] * (len(COLUMNS) - 1)]
-    names = [say(view, f"verify.column.{name}") for name in COLUMNS]
+    names = say_each(view, "verify.column", *COLUMNS)
     body = table(names, rows, view, align=align, title=say(view, "verify.title"))
     verdict = say(view, "verify.equal" if document.passed else "verify.unequal")
     told = [say(view, "verify.float64", f"{wide.worst:.1e}", f"{wide.limit:.0e}"), _single(single, view)]
