@@ -1,11 +1,13 @@
 """`attn cost`: computed, measured, per model; bad input."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 from asking import ask
 from validity import validate
 
+from attncli.analysis import cost
 from attncli.render.safe import cells
 
 
@@ -21,7 +23,8 @@ from attncli.render.safe import cells
         ("--dtype", "bfloat16"),
     ],
 )
-def test_json_is_valid_and_screens_fit(question: tuple[str, ...]) -> None:
+def test_json_is_valid_and_screens_fit(question: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "reach", cache(cost.reach))  # of long texts it takes longest, and is the same each time
     document = ask("cost", *question, "--json").json
     validate(document, "attn.cost/1")
     for width in (60, 80, 120):

@@ -13,38 +13,42 @@ SENTENCE = "The animal didn't cross the street because it was too tired"
 LOADED = """
 import gc, json, sys
 from attncli.cli import main
-code = main(sys.argv[1:])
-assert gc.get_freeze_count() or "--version" in sys.argv  # nothing is searched for garbage on the way out
 heavy = ("torch", "numpy", "rich.console", "tokenizers", "transformers", "_hashlib", "attncli.models.one_layer")
-print(json.dumps([code, sorted(name for name in heavy if name in sys.modules)]), file=sys.stderr)
+told = []
+for line in json.loads(sys.argv[1]):
+    code = main(line)
+    assert gc.get_freeze_count() or "--version" in line  # nothing is searched for garbage on the way out
+    told.append([code, sorted(name for name in heavy if name in sys.modules)])
+    gc.unfreeze()
+print(json.dumps(told), file=sys.stderr)
 """
+"""Runs command lines one after the other; each loads its own beside what those before it did."""
 
 
-def loaded(*arguments: str) -> tuple[int, list[str]]:
-    done = finish([sys.executable, "-c", LOADED, *arguments], stdin=subprocess.DEVNULL)
+def loaded(*lines: tuple[str, ...]) -> list[set[str]]:
+    """What is loaded after each of these command lines, which are answered."""
+    done = finish([sys.executable, "-c", LOADED, json.dumps(lines)], stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-    code, names = json.loads(done.stderr.splitlines()[-1])
-    return code, names
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert {code for code, _ in told} == {0}
+    return [set(names) for _, names in told]
 
 
-@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("run", "--help"), ("heads", "--help")])
-def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    assert loaded(*arguments) == (0, [])
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded(("--version",), ("--help",), ("run", "--help"), ("heads", "--help"))[-1] == set()
 
 
 @pytest.mark.parametrize("command", ["run", "heads", "tokens"])
 def test_small_jobs_load_no_torch_and_documents_for_machines_no_rich(command: str) -> None:
-    for machine in ([], ["--json"], ["--plain"]):
-        code, names = loaded(command, SENTENCE, *machine)
-        assert code == 0
-        rich = set() if machine else {"rich.console"}
-        assert set(names) <= {"numpy", "_hashlib", "attncli.models.one_layer"} | rich
+    machines = [(command, SENTENCE, form) for form in ("--json", "--plain")]
+    *documents, screen = loaded(*machines, (command, SENTENCE))
+    assert documents[-1] <= {"numpy", "_hashlib", "attncli.models.one_layer"}
+    assert screen - documents[-1] <= {"rich.console"}
 
 
 def test_a_trained_model_loads_no_more_than_it_needs() -> None:
-    code, names = loaded("run", SENTENCE, "--model", "minilm", "--json")
-    assert code == 0
-    assert set(names) - {"_hashlib"} == {"numpy", "tokenizers"}  # _hashlib: the first time, for the digests
+    (names,) = loaded(("run", SENTENCE, "--model", "minilm", "--json"))
+    assert names - {"_hashlib"} == {"numpy", "tokenizers"}  # _hashlib: the first time, for the digests
 
 
 def test_lines_are_answered_while_the_pipe_is_open() -> None:

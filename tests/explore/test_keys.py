@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from walking import SENTENCE, decoder, pressed, shown
+from walking import SENTENCE, decoder, lines, pressed, shown
 
 from attncli.explore.grid import MEASURES
 from attncli.explore.keys import ACTIONS, KEYS
@@ -19,6 +19,13 @@ START = State(layer=0, head=3, query=1, key=2)
 
 def walked(*keys: str, start: State = START) -> State:
     return pressed(SENTENCE, *keys, start=start)[0].walk.state
+
+
+def passed(*keys: str) -> list[State]:
+    """The states after each of the keys."""
+    found: list[State] = []
+    pressed(SENTENCE, *keys, start=START, each=lambda app: found.append(app.walk.state))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -57,14 +64,14 @@ def test_keys_of_the_words(keys: tuple[str, ...], pair: tuple[int, int]) -> None
 
 
 def test_keys_that_change_what_is_shown() -> None:
-    assert walked("2").sight == walked("l").sight == "links"
-    assert walked("2", "1").sight == walked("2", "escape").sight == "matrix"
+    assert walked("l").sight == "links"
+    assert [state.sight for state in passed("2", "1", "2", "escape")] == ["links", "matrix"] * 2
     assert walked("3").sight == walked("y").sight == walked("enter").sight == "why"
-    assert walked("r").turned
-    assert not walked("r", "r").turned
+    assert [state.turned for state in passed("r", "r")] == [True, False]
     assert walked("z").near
-    assert [walked(*["c"] * times).scale for times in range(4)] == list(SCALES)
-    assert [walked(*["m"] * times).measure for times in (1, len(MEASURES))] == [MEASURES[1], "word"]
+    assert [START.scale, *(state.scale for state in passed("c", "c", "c"))] == list(SCALES)
+    measures = [state.measure for state in passed(*["m"] * len(MEASURES))]
+    assert (measures[0], measures[-1]) == (MEASURES[1], "word")
 
 
 def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
@@ -76,7 +83,8 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
     for line in (line for line in text if line[50:].strip()[:1].isdigit() and line.count(".") > 4):
         *terms, total = (float(part) for part in line[50:].split() if "." in part)
         assert sum(terms) == pytest.approx(total, abs=0.006)
-    steps = [pressed(SENTENCE, "enter", *["enter"] * times, start=START, size=(120, 40))[1] for times in range(5)]
+    steps: list[list[str]] = []
+    pressed(SENTENCE, *["enter"] * 5, start=START, size=(120, 40), each=lambda app: steps.append(lines(app)))
     for step, name in enumerate(("similarity", "scale and mask", "softmax", "weighted sum", "as matrices"), 1):
         assert f"step {step} of 5: {name}" in shown(steps[step - 1], "why")
     assert "1.0000" in "".join(steps[2]).replace("1.00 ", "1.0000")
@@ -221,10 +229,7 @@ def test_the_tour_goes_along_the_five_steps_of_the_sample() -> None:
     app, text = pressed(SENTENCE, "t", start=START)
     assert "cross the street" in "".join(text)
     assert shown(text, "1/8")
-    seen = []
-    for stops in range(1, 9):
-        app, text = pressed(SENTENCE, "t", *["enter"] * stops, start=START)
-        seen.append((app.walk.state.sight, app.walk.state.step))
+    seen = [(state.sight, state.step) for state in passed("t", *["enter"] * 8)[1:]]
     steps = [("why", step) for step in range(4)]
     assert seen == [*steps, ("search", 0), ("effects", 0), ("matrix", 0), ("matrix", 0)]
     app, text = pressed(SENTENCE, "t", "t", "escape", start=START)

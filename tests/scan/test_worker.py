@@ -39,9 +39,8 @@ def scanned(model: Path, corpus: Path, folder: Path, **wanted: Any) -> tuple[pla
 @pytest.mark.parametrize("how", ["batches", "words", "rows"])
 def test_numbers_are_those_of_heads(which, how, request, corpus, lines, tmp_path, monkeypatch):
     words = how == "words"
-    if how != "batches":  # each text goes alone: a few show as much as many
-        lines = lines[:15]
-        corpus.write_text("".join(f"{line}\n" for line in lines))
+    lines = lines[: 40 if how == "batches" else 10]  # where each text goes alone, a few show as much as many
+    corpus.write_text("".join(f"{line}\n" for line in lines))
     if how == "rows":  # as texts that are too long for a batch
         monkeypatch.setattr("attncli.analysis.batch_measure.LARGEST", 0)
         monkeypatch.setattr("attncli.scan.layers.rows_for", lambda spec, count: 3)
