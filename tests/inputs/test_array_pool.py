@@ -1,7 +1,5 @@
 """Memory handed from one large array to the next: never while anything still refers to it."""
 
-import gc
-
 import numpy as np
 
 from attncli.inputs import array_pool as module
@@ -29,11 +27,9 @@ def test_memory_comes_back_when_the_last_view_is_gone() -> None:
     place = address(first)
     view = first[1:, 5:].T.reshape(-1)[3:]
     del first
-    gc.collect()
     second = pool.array(BIG, F32)
     assert address(second) != place  # the view still holds it
     del view
-    gc.collect()
     third = pool.array(BIG[::-1], F32)
     assert address(third) == place
 
@@ -42,22 +38,18 @@ def test_smaller_arrays_take_larger_memory_and_what_is_too_small_is_given_up() -
     pool = Pool()
     for _ in range(3):
         pool.array(BIG, F32)
-    gc.collect()
     assert [len(memory) for memory in pool._free] == [8 * module.LARGE]
     smaller = pool.array((1, module.LARGE), F32)
     assert pool._free == []
     assert smaller.shape == (1, module.LARGE)
     del smaller
-    gc.collect()
     larger = pool.array((3, module.LARGE), F32)
     assert pool._free == []
     del larger
-    gc.collect()
     assert [len(memory) for memory in pool._free] == [12 * module.LARGE]
 
 
 def test_small_arrays_are_ordinary() -> None:
     pool = Pool()
     pool.array((7,), F32)
-    gc.collect()
     assert pool._free == []
