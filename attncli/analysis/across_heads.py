@@ -28,13 +28,8 @@ from attncli.arrays.selection import Selection, selected
 from attncli.errors import UnsupportedError, UsageError
 from attncli.models.model import Model
 
-ACROSS = {
-    "rollout": "how much of each input token reaches each position, layers multiplied",
-    "flow": "the same as a maximum flow through the layers; for short texts",
-    "similarity": "heads against heads: Jensen–Shannon distances and a tree",
-    "circuits": "what the weights do by themselves: copying scores, composition between layers",
-}
-"""What `--across` can add, and what each name means."""
+ACROSS = ("rollout", "flow", "similarity", "circuits")
+"""What `--across` can add."""
 WAYS: Final[tuple[Literal["q", "k", "v"], ...]] = ("q", "k", "v")
 PAIRS = 20
 """Compositions that are listed: the strongest."""

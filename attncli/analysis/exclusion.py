@@ -14,14 +14,9 @@ from attncli.analysis.visible_keys import Bools, Ints
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
 
-KINDS = {
-    "first": "the first token as key",
-    "special": "special tokens, as query and as key",
-    "self": "the query itself",
-    "neighbours": "the tokens beside the query",
-    "punctuation": "punctuation as key",
-}
-"""What can be left out, and what each name means."""
+KINDS = ("first", "special", "self", "neighbours", "punctuation")
+"""What can be left out: the first token and punctuation as keys; special tokens as keys and as queries; the query
+itself; the tokens beside it."""
 
 
 class Exclusion(Struct, frozen=True, eq=False):

@@ -52,10 +52,10 @@ class Compared(Struct, frozen=True):
 
     layers, heads: which. metrics: names. maps: whether the weights themselves are held.
     all_links: whether a head's top link may be an uninformative one. exclude: what is left out of
-    everything, out of `exclude.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
+    everything, out of `exclusion.KINDS`; renormalise: whether rows are scaled to sum to 1 again.
     words: whether pieces are merged. moved: whether the same is also told of what heads move
     (weights times the size of the transformed values). labels: whether heads are labelled; across: out of
-    `across.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
+    `across_heads.ACROSS`. sort: the metric that orders the heads, None for layer and head; rising: the smallest first.
     """
 
     layers: Selection = EVERY

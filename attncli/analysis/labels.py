@@ -30,35 +30,21 @@ class Label(Struct, frozen=True):
     name: str
     score: str
     threshold: float
-    says: str
-    source: str
 
 
 LABELS: Mapping[str, Label] = {
     label.name: label
     for label in (
-        Label("previous-token", "previous", 0.4, "looks at the token before", "Voita 2019; TransformerLens uses 0.4"),
-        Label("next-token", "next", 0.4, "looks at the token after", "Clark 2019"),
-        Label("self", "self", 0.4, "looks at itself", "Kovaleva 2019 (diagonal)"),
-        Label("positional", "positional", 0.4, "looks at a fixed offset", "Voita 2019"),
-        Label("first-token sink", "sink", 0.3, "rests on the first token", "Gu et al. 2024, threshold 0.3"),
-        Label("special-token", "special", 0.5, "rests on special tokens such as [SEP]", "Clark 2019"),
-        Label("punctuation", "punctuation", 0.4, "looks at punctuation", "Clark 2019"),
-        Label(
-            "duplicate-token",
-            "repeats_duplicate",
-            0.4,
-            "looks at the same token earlier",
-            "Wang et al. 2022, on random repeats",
-        ),
-        Label(
-            "induction",
-            "repeats_induction",
-            0.4,
-            "looks at what followed the same token earlier",
-            "Olsson et al. 2022, on random repeats",
-        ),
-        Label("broad", "normalised_entropy", BROAD, "spreads over nearly all keys", "Clark 2019"),
+        Label("previous-token", "previous", 0.4),  # Voita 2019; TransformerLens uses 0.4
+        Label("next-token", "next", 0.4),  # Clark 2019
+        Label("self", "self", 0.4),  # Kovaleva 2019 (diagonal)
+        Label("positional", "positional", 0.4),  # Voita 2019
+        Label("first-token sink", "sink", 0.3),  # Gu et al. 2024, threshold 0.3
+        Label("special-token", "special", 0.5),  # Clark 2019
+        Label("punctuation", "punctuation", 0.4),  # Clark 2019
+        Label("duplicate-token", "repeats_duplicate", 0.4),  # Wang et al. 2022, on random repeats
+        Label("induction", "repeats_induction", 0.4),  # Olsson et al. 2022, on random repeats
+        Label("broad", "normalised_entropy", BROAD),  # Clark 2019
     )
 }
 """Every label by name, in the order in which they are told."""
