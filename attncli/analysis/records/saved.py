@@ -25,6 +25,8 @@ from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
+from attncli.analysis.records.whole_numbers import Floats
+from attncli.analysis.visible_keys import Bools
 from attncli.arrays.backend import choose
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
@@ -96,10 +98,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
         for one in document.heads:
             place, values = (one.a, one.weights_a) if first else (one.b, one.weights_b)
             weights = np.asarray(values, np.float32)
-            made = LayerRecords(NUMPY, place.layer, sides, [0], everything=True)
-            masked = np.where(np.isfinite(weights), np.float32(0), np.float32(-np.inf))
-            feed_whole(NUMPY, made, {"weights": np.nan_to_num(weights)[None], "masked": masked[None]}, None)
-            yield from (replace(record, head=place.head) for record in made.records(None))
+            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), np.isfinite(weights))
 
     records = []
     for at, side in enumerate((document.a, document.b)):
@@ -126,10 +125,16 @@ def _heads(
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, seen
             weights, seen = whole[0], whole[1] > 0
-        made = LayerRecords(NUMPY, layer, sides, [0], everything=True)
-        masked = np.where(seen, np.float32(0), np.float32(-np.inf))
-        feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
-        yield from (replace(record, head=head.head) for record in made.records(None))
+        yield _of_weights(layer, head.head, sides, weights, seen)
+
+
+def _of_weights(layer: int, head: int, sides: Sides, weights: Floats, seen: Bools) -> HeadRecord:
+    """A head of which nothing but the weights is known, [query, key]. seen: what is not hidden, booleans of that
+    shape."""
+    made = LayerRecords(NUMPY, layer, sides, [0], everything=True)
+    masked = np.where(seen, np.float32(0), np.float32(-np.inf))
+    feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
+    return replace(next(made.records(None)), head=head)
 
 
 def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.ndarray[Any, Any] | None) -> HeadRecord:
