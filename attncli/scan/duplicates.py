@@ -11,10 +11,9 @@ import numpy as np
 
 from attncli.errors import InputError
 from attncli.scan.corpus import Record
-from attncli.scan.shard_files import written
+from attncli.scan.shard_files import PLANNING, written
 from attncli.scan.text_hash import text_hash
 
-NAME = "duplicates.npy"
 MOST = 10**7
 """Texts above which repeated ones are not looked for."""
 
@@ -49,19 +48,25 @@ def drawn(records: Iterable[Record], sample: int, seed: int, left_out: set[tuple
     return -held[0] if held else 0
 
 
+def name_of(digest: str) -> str:
+    """The file of a list: another list has another name, so a plan that is refused leaves that of the scan alone."""
+    return f"duplicates-{digest[:16]}.npy"
+
+
 def write_duplicates(folder: Path, found: list[tuple[int, int]]) -> str:
     """Keep the list beside the plan; returns its sha256. Raises AttnError where it cannot be written."""
     array = np.array(found, np.int64).reshape((-1, 2))
-    with written(folder / NAME, "0") as stream:
+    digest = hashlib.sha256(array.tobytes()).hexdigest()
+    with written(folder / name_of(digest), PLANNING) as stream:
         np.save(stream, array, allow_pickle=False)
-    return hashlib.sha256(array.tobytes()).hexdigest()
+    return digest
 
 
 def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
     """The list that the plan speaks of; empty for "". Raises InputError for another list."""
     if not digest:
         return frozenset()
-    path = folder / NAME
+    path = folder / name_of(digest)
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:

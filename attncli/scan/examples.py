@@ -16,8 +16,8 @@ NONE = np.iinfo(np.int64).min
 FRESH = -2
 """The key of an example whose link is not known yet."""
 FIELDS = ("value", "hash", "file", "line", "query", "key")
-"""What is kept of an example: its value in multiples of 2⁻²⁴, a hash of text, file and line, which decides between
-equal values, where the text stands, and the head's strongest link in it."""
+"""What is kept of an example: its value in multiples of 2⁻²⁴, a hash of the text, where it stands (these decide
+between equal values), and the head's strongest link in it."""
 
 
 class Examples:
@@ -69,8 +69,9 @@ class Examples:
 
 
 def _best(every: Ints, top: int) -> Ints:
-    """The first `top` along the last axis: largest value first, then by hash."""
-    order = np.lexsort((every[1], -every[0].astype(np.float64)), axis=-1)[None, ..., :top]
+    """The first `top` along the last axis: largest value first, then by hash, file and line."""
+    keys = every[3], every[2], every[1], -every[0].astype(np.float64)
+    order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.scan.corpus import PACKED, Format, Record, format_of, parquet, records_of_bytes, records_of_parquet
+from attncli.scan.shard_files import PLANNING, temporary
 
 CHUNK = 1 << 20
 
@@ -143,16 +145,24 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 def _copied(name: str, folder: Path, at: int, stdin: BinaryIO) -> tuple[str, str]:
     """A copy that can be sought, unpacked, and the sha256 of what was copied.
 
+    The copy is named for that digest and put in place whole: others may be reading it, or a copy of something else.
     Raises InputError where the source cannot be read, AttnError where the copy cannot be written.
     """
     ending = "".join(Path(name.removesuffix(".gz").removesuffix(".zst")).suffixes[-1:])
-    target = folder / f"{at:03d}{ending if ending.isascii() and len(ending) < 12 else ''}"
+    beside = folder / f".{at:03d}.copy.{temporary(PLANNING)}.tmp"
     digest = hashlib.sha256()
-    with _source(name, stdin) as source, _writing(target):
-        folder.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as copy:
-            for piece in _pieces(name, _Told(source, digest)):
-                copy.write(piece)
+    try:
+        with _source(name, stdin) as source, _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as copy:
+                for piece in _pieces(name, _Told(source, digest)):
+                    copy.write(piece)
+            plain = ending if ending.isascii() and len(ending) < 12 else ""
+            target = folder / f"{at:03d}-{digest.hexdigest()[:16]}{plain}"
+            os.replace(beside, target)  # noqa: PTH105 - beside the other calls on handles
+    finally:
+        with suppress(OSError):
+            beside.unlink()
     return str(target), digest.hexdigest()
 
 
@@ -168,6 +178,8 @@ def _pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
 
 def _damage(name: str) -> tuple[type[Exception], ...]:
     """What reading a damaged source raises."""
+    if "://" in name:
+        return (Exception,)
     known = (OSError, EOFError, ValueError, zlib.error)
     if not name.lower().endswith(".zst"):
         return known
@@ -209,7 +221,11 @@ def _source(name: str, stdin: BinaryIO) -> Iterator[IO[bytes]]:
             import fsspec
         except ImportError as error:
             raise UnsupportedError("remote files need fsspec", where=name, hint="pip install fsspec") from error
-        with fsspec.open(name, "rb") as stream:
+        try:
+            opened = fsspec.open(name, "rb").open()
+        except Exception as error:  # each kind of address has errors of its own
+            raise InputError(f"cannot read the corpus: {error}", where=name) from error
+        with opened as stream:
             yield stream
     else:
         with _opened(name) as stream:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,9 @@ import msgspec
 
 from attncli.analysis.measure import known
 from attncli.errors import AttnError, InputError, UsageError
+from attncli.scan.duplicates import name_of
 from attncli.scan.intake import File, Range
+from attncli.scan.shard_files import PLANNING, temporary
 
 NAME = "plan.json"
 COPIES = "corpus"
@@ -137,7 +138,7 @@ def write(plan: Plan, folder: Path) -> Plan:
 
     Raises UsageError where the folder holds another plan, naming the first difference with both values.
     """
-    beside = folder / f".plan.{socket.gethostname()}.{os.getpid()}.tmp"
+    beside = folder / f".plan.json.{temporary(PLANNING)}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as stream:
@@ -148,7 +149,11 @@ def write(plan: Plan, folder: Path) -> Plan:
             os.link(beside, folder / NAME)  # fails where a plan is there: who comes second compares
         except FileExistsError:
             there = read(folder)
-            _agree(there, plan, folder)
+            try:
+                _agree(there, plan, folder)
+            except UsageError:
+                _withdraw(there, plan, folder)
+                raise
             return there
     except OSError as error:
         raise AttnError(f"cannot write the plan: {error.strerror or error}", where=str(folder)) from error
@@ -188,6 +193,19 @@ def _agree(there: Plan, asked: Plan, folder: Path) -> None:
         expected="the same model, corpus, metrics and version, or another folder",
         hint="-o ANOTHER",
     )
+
+
+def _withdraw(there: Plan, asked: Plan, folder: Path) -> None:
+    """Take away what the making of a refused plan left beside the one that holds."""
+    for path in _beside(asked, folder) - _beside(there, folder):
+        with suppress(OSError):
+            path.unlink()
+
+
+def _beside(plan: Plan, folder: Path) -> set[Path]:
+    """The files that a plan speaks of and that stand in its folder."""
+    found = {folder / COPIES / file.path for file in plan.files if file.copied}
+    return found | ({folder / name_of(plan.choice.duplicates)} if plan.choice.duplicates else set())
 
 
 def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:

@@ -25,7 +25,9 @@ FOLDER = "shards"
 PER_FOLDER = 1000
 LARGEST = 4 * 2**30
 """Bytes of a state's arrays, at most."""
-_TEMPORARY = re.compile(r"\.\d+\.[a-z]+\..+\.tmp")
+PLANNING = "plan"
+"""What temporary files of planning are called by, as those of a part are by the part."""
+_TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +87,10 @@ def _sync(folder: Path) -> None:
 
 
 def sweep(folder: Path, part: str) -> None:
-    """Remove temporary files that earlier processes of this part left behind on this machine."""
-    prefix = temporary(part).rpartition(".")[0]
-    for path in (folder / FOLDER).glob("*/.*.tmp"):
-        if _TEMPORARY.fullmatch(path.name) and f".{prefix}." in path.name:
+    """Remove temporary files that earlier processes of this part, or of planning, left behind on this machine."""
+    prefixes = [temporary(one).rpartition(".")[0] for one in (part, PLANNING)]
+    for path in (*(folder / FOLDER).glob("*/.*.tmp"), *folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")):
+        if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
             owner = path.name.split(".")[-2]
             if not owner.isdecimal() or not _lives(int(owner)):
                 path.unlink(missing_ok=True)

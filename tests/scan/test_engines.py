@@ -164,6 +164,13 @@ def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
     assert len(list(tmp_path.rglob("*.tmp"))) == 1
     sweep(tmp_path, "1-of-1")
     assert list(tmp_path.rglob("*.tmp")) == []
+    plan, lines, copy = tmp_path / "plan.json", tmp_path / "duplicates-0f.npy", tmp_path / "corpus/000-0f.txt"
+    for planned_ in (plan, lines, copy):
+        code = ours.replace(repr(str(path)), repr(str(planned_))).replace("'1-of-1'", "'plan'")
+        assert finish([sys.executable, "-c", code]).returncode == 9
+    assert len(list(tmp_path.rglob("*.tmp"))) == 3
+    sweep(tmp_path, "2-of-2")
+    assert list(tmp_path.rglob("*.tmp")) == []
 
 
 DYING = """

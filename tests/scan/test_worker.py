@@ -123,6 +123,15 @@ def test_shards_add_up_to_the_same_in_any_cut_and_order(encoder, corpus, tmp_pat
     np.testing.assert_allclose(whole.whole("value"), forwards.whole("value"), atol=1e-4)
 
 
+def test_equal_texts_are_examples_in_one_order_whatever_comes_first(encoder, lines, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(lines[:4] * 5))
+    made, _ = scanned(encoder, corpus, tmp_path / "out", metrics=("sink",), labels=False, top=6, shard=4)
+    forwards, backwards = (total(made, tmp_path / "out", order) for order in (range(5), range(4, -1, -1)))
+    assert (forwards.examples["line"] == backwards.examples["line"]).all()
+    assert forwards.digest() == backwards.digest()
+
+
 def test_links_meet_their_condition(decoder, corpus, lines, tmp_path):
     scanned(
         decoder,

@@ -1,0 +1,93 @@
+"""Corpora of every kind are read alike, and what others read is never changed under them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+from asking import ask
+from scanning import Inside, inside, loaded, planned
+
+from attncli.errors import UsageError
+from attncli.scan import plan, plan_making
+from attncli.scan.corpus import Format
+from attncli.scan.intake import _pieces as intake_pieces
+from attncli.scan.run import run
+
+
+def written(folder: Path, kind: str, lines: list[str]) -> tuple[Path, Format | None]:
+    """A corpus file of a kind, and the format to ask for."""
+    path, plain = folder / f"corpus.{kind}", "\n".join(lines).encode()
+    match kind:
+        case "txt.gz":
+            path.write_bytes(gzip.compress(plain))
+        case "txt.zst":
+            path.write_bytes(zstandard.ZstdCompressor().compress(plain))
+        case "jsonl":
+            path.write_text("".join(json.dumps({"body": line}) + "\n" for line in lines))
+            return path, Format("jsonl", "body")
+        case "parquet":
+            pyarrow.parquet.write_table(pyarrow.table({"body": lines}), path, row_group_size=7)
+            return path, Format("parquet", "body")
+        case _:
+            path.write_bytes(plain)
+    return path, None
+
+
+def test_every_kind_of_corpus_gives_the_same_scan(encoder, lines, tmp_path):
+    digests = set()
+    for kind in ("txt", "txt.gz", "txt.zst", "jsonl", "parquet", "remote"):
+        path, format = written(tmp_path, kind, lines)
+        name = path.as_uri() if kind == "remote" else str(path)
+        asked = plan_making.Wanted((name,), ("entropy", "sink"), format, labels=False, shard=6)
+        out = tmp_path / f"out-{kind}"
+        made = plan_making.make(asked, loaded(str(encoder)), str(encoder), out, stdin=io.BytesIO())
+        outcome = run(plan.write(made, out), out, str(encoder), Inside())
+        assert len(made.shards) == 10
+        digests.add(outcome.totals.digest())
+    assert len(digests) == 1
+
+
+def test_another_corpus_that_is_refused_leaves_the_copy_of_the_first_alone(encoder, lines, tmp_path):
+    path, _ = written(tmp_path, "txt.gz", [*lines, lines[0]])
+    made = planned(encoder, path, tmp_path / "out", dedupe=True)
+    before = {one.relative_to(tmp_path): one.read_bytes() for one in (tmp_path / "out").rglob("*") if one.is_file()}
+    path, _ = written(tmp_path, "txt.gz", ["w1 w2", "w1 w2", "w3"])
+    with pytest.raises(UsageError, match="another scan"):
+        planned(encoder, path, tmp_path / "out", dedupe=True)
+    after = {one.relative_to(tmp_path): one.read_bytes() for one in (tmp_path / "out").rglob("*") if one.is_file()}
+    assert after == before
+    assert run(made, tmp_path / "out", str(encoder), Inside()).failed == []
+
+
+def test_a_copy_stays_whole_while_others_plan(encoder, lines, tmp_path, monkeypatch):
+    path, _ = written(tmp_path, "txt.zst", lines)
+    made = planned(encoder, path, tmp_path / "out")
+    (copy,) = (tmp_path / "out/corpus").iterdir()
+    seen = []
+
+    def pieces(name: str, source: io.RawIOBase) -> Iterator[bytes]:
+        for piece in intake_pieces(name, source):
+            seen.append(copy.read_bytes())
+            yield piece
+
+    monkeypatch.setattr("attncli.scan.intake._pieces", pieces)
+    assert planned(encoder, path, tmp_path / "out") == made
+    assert set(seen) == {"\n".join(lines).encode()}
+    assert [one.name for one in (tmp_path / "out/corpus").iterdir()] == [copy.name]
+
+
+@pytest.mark.parametrize(("address", "told"), [("memory://nothing.txt", "nothing.txt"), ("nope://x.txt", "nope")])
+def test_an_address_that_cannot_be_read_is_bad_input(address, told, encoder, tmp_path):
+    with inside():
+        answer = ask("scan", str(encoder), address, "-o", str(tmp_path / "out"))
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.err.startswith("error: cannot read the corpus: ")
+    assert told in answer.err
