@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 READS = 1.0e9
 """Bytes a second that are read from a disk: a plain solid-state disk, cold."""
-COMPUTES = 2.0e10
-"""Multiply-adds a second: two processor cores in float32."""
+COMPUTES = 5.0e10
+"""Multiply-adds a second: two processor cores in float32, with a third to spare."""
 STREAMS = 1.0e10
 """Bytes of weights a second that two cores multiply with when the tokens are few."""
-SOFTMAXES = 1.0e8
+SOFTMAXES = 2.0e8
 """Scores a second that are scaled, masked and turned into weights."""
 WIDENS = 8.0e8
 """Weights a second that become float64 and are multiplied with in place of float32."""
+WIDE_COMPUTES = 2.0e10
+"""Multiply-adds a second that float64 takes more, on a slow processor."""
 WIDE_UP_TO = 0.5
 """Seconds more up to which a float32 run is worth computing in float64."""
 STARTS = 0.3
@@ -41,7 +43,7 @@ MATRICES = frozenset(
 )
 """The roles that every token is multiplied with."""
 RULE = (
-    "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of "
+    "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) and 10 GB of "
     "weights "
     "a second, whichever is slower, and 0.3 s to start"
 )
@@ -103,7 +105,7 @@ def compute_dtype(spec: Spec, tokens: int, dtype: str) -> str:
     if dtype != "float32":
         return dtype
     work = work_of(spec, spec.blocks, tokens)
-    more = work.weights / WIDENS + work.products / COMPUTES  # a product takes twice as long
+    more = work.weights / WIDENS + work.products / WIDE_COMPUTES
     return "float64" if more <= WIDE_UP_TO else dtype
 
 

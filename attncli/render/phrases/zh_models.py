@@ -39,7 +39,7 @@ MODELS: dict[str, str] = {
     "config.json has {0} more keys that attn does not know; they play no part": "config.json 另有 {0} 个 attn 不认识的键；它们不起作用",
     "this is the text model ({0}) of a {1}; {2} tensors of other parts are not used": "这是 {1} 的文本模型（{0}）；其他部分的 {2} 个张量没有使用",
     "how a model continues texts": "模型如何续写文本",
-    "reading at 1 GB/s or computing at 2e10 multiply-adds and 1e8 scores (in float64 half as many) and 10 GB of weights a second, whichever is slower, and 0.3 s to start": "以 1 GB/s 读取，或每秒计算 2e10 次乘加、1e8 个得分（float64 减半）和 10 GB 权重，取较慢者，另加 0.3 秒启动",
+    "reading at 1 GB/s or computing at 5e10 multiply-adds and 2e8 scores (in float64 half as many) and 10 GB of weights a second, whichever is slower, and 0.3 s to start": "以 1 GB/s 读取，或每秒计算 5e10 次乘加、2e8 个得分（float64 减半）和 10 GB 权重，取较慢者，另加 0.3 秒启动",
     "weights at a time": "每次载入的权重",
     "reading ahead": "预读",
     "scores of one layer": "一层的得分",
