@@ -2,7 +2,7 @@
 
 SCREENS: dict[str, str] = {
     # single words, and short ones with numbers
-    "the text": "文本", "how the text is split into tokens": "文本的切分", "the weights": "权重", "the layer": "层", "the head": "头",
+    "position learned": "位置编码 learned", "the text": "文本", "how the text is split into tokens": "文本的切分", "the weights": "权重", "the layer": "层", "the head": "头",
     "the scale of the scores": "得分的缩放", "the soft cap": "软上限", "the mask": "掩码", "the position encoding": "位置编码", "what computed": "所用的后端",
     "the type of the numbers": "数值的类型", "the type that was computed in": "计算所用的类型", "hash attention": "哈希注意力",
     "{0} of {1}": "{0}/{1}", "captured tensors": "捕获的张量", "all": "全部", "O of all": "所有头的 O", "{0} heads, {1}": "{0} 个头，{1}",
