@@ -189,15 +189,14 @@ def check(asked: RemovalOptions) -> None:
 def _by(environment: Environment, model: Model, asked: RemovalOptions) -> By:
     """How a head is taken away; other texts are run here, once."""
     from attncli.analysis.effects.ablation import ready, refuse_foreign
-    from attncli.analysis.effects.changes import ByMean, ByResample, ByZero, means_of, mixed_of
+    from attncli.analysis.effects.changes import ByMean, ByZero, means_of, resampled
 
     refuse_foreign(model)
     if asked.by == "zero":
         return ByZero()
     if asked.by == "resample":
         assert asked.reference is not None
-        tokens = model.encode(asked.reference)
-        return ByResample(mixed_of(ready(model, tokens, []))[0], tokens)
+        return resampled(ready(model, model.encode(asked.reference), []))
     if asked.reference_file is not None:
         from attncli.inputs.text import read_texts
 
@@ -232,20 +231,19 @@ def _document(
     from attncli.analysis.ablate import ablate_document
     from attncli.analysis.effects.ablation import Removal
     from attncli.analysis.effects.measures import Asked
-    from attncli.analysis.effects.places import measured_at
-    from attncli.analysis.target import target_id
     from attncli.cli.progress import progress
 
     tokens = request.tokens_of(model, text)
     link = _link(environment, model, tokens, removal)
     query = None if measured.query is None else effect_options.span(environment, tokens, measured.query)
-    asked = Asked(
+    asked = Asked.of(
+        model,
+        tokens,
         names,
-        query or (link.queries if link is not None else measured_at(model.spec, len(tokens))),
-        query[-1] if query else len(tokens) - 1,
-        None if measured.target is None else target_id(model, measured.target),
-        measured.every,
-        tuple(token.id or 0 for token in tokens[1:]) if measured.every else (),
+        query=query,
+        usual=None if link is None else link.queries,
+        target=measured.target,
+        every=measured.every,
     )
     wanted = Removal(
         effect_options.chosen(model.spec, which), by, link, removal.together,

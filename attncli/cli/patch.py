@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,11 +27,6 @@ from attncli.cli.options import (
 )
 from attncli.cli.output import Environment
 from attncli.errors import UsageError
-
-if TYPE_CHECKING:
-    from attncli.analysis.effects.patching import Measured, Patching
-    from attncli.inputs.token import Token
-    from attncli.models.model import Model
 
 
 def patch(
@@ -65,6 +60,8 @@ def patch(
 
     attn patch --model minilm "The cat sat on the mat" "The dog sat on the mat" --query sat
     """
+    from attncli.analysis.effects.changes import same_length
+    from attncli.analysis.effects.patching import Patching
     from attncli.analysis.patch import patch_document
     from attncli.cli.progress import progress
 
@@ -77,7 +74,16 @@ def patch(
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)
     clean, corrupt = (request.one_text(environment, TextOptions(text=one)).text for one in (clean, corrupt))
     tokens = [loaded.encode(one) for one in (clean, corrupt)]
-    wanted = _patching(environment, loaded, tokens, model, (target, versus), query, at or [])
+    same_length(tokens[0], tokens[1], "the corrupt one")
+    wanted = Patching.of(
+        loaded,
+        tokens[0],
+        effect_options.chosen(loaded.spec, model),
+        at=[place for name in at or () for place in effect_options.span(environment, tokens[0], name)],
+        query=None if query is None else effect_options.span(environment, tokens[0], query),
+        target=target,
+        versus=versus,
+    )
     predicts = wanted.measured != "cosine"
     effect_options.foretell(environment, loaded, len(tokens[0]), wanted.chosen, compute, predicts=predicts)
     with progress(environment, "patching heads") as tell:
@@ -85,36 +91,6 @@ def patch(
             loaded, (clean, tokens[0]), (corrupt, tokens[1]), wanted, memory=effect_options.memory(compute), told=tell
         )
     picture.give([document], output, environment, how)
-
-
-def _patching(
-    environment: Environment,
-    model: Model,
-    tokens: list[list[Token]],
-    which: ModelOptions,
-    named: tuple[str | None, str | None],
-    query: str | None,
-    at: list[str],
-) -> Patching:
-    from attncli.analysis.effects.changes import same_length
-    from attncli.analysis.effects.patching import Patching
-    from attncli.analysis.effects.places import measured_at
-    from attncli.analysis.target import target_id
-
-    clean = tokens[0]
-    same_length(clean, tokens[1], "the corrupt one")
-    places = sorted({place for name in at for place in effect_options.span(environment, clean, name)})
-    target, versus = (None if name is None else target_id(model, name) for name in named)
-    measured: Measured = "cosine" if target is None else "log probability" if versus is None else "logit difference"
-    where = measured_at(model.spec, len(clean)) if target is None else (len(clean) - 1,)
-    return Patching(
-        effect_options.chosen(model.spec, which),
-        tuple(places) or tuple(range(len(clean))),
-        where if query is None else effect_options.span(environment, clean, query),
-        measured,
-        target,
-        versus,
-    )
 
 
 app = command_app(patch)

@@ -180,6 +180,11 @@ def mixed_of(text: Text) -> tuple[dict[tuple[int, Kind], Numbers], Array]:
     return found, after
 
 
+def resampled(text: Text) -> ByResample:
+    """Every head passes on what it mixes in this text."""
+    return ByResample(mixed_of(text)[0], text.tokens)
+
+
 def means_of(texts: Iterable[Text]) -> Mixed:
     """What every head mixes, the mean over all tokens of all texts, [head, 1, v_dim]. Raises InputError for no text."""
     sums: dict[tuple[int, Kind], Numbers] = {}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from attncli.analysis.documents.effects import Measure
 from attncli.analysis.effects.ablation import Removal, ready
-from attncli.analysis.effects.changes import By, ByMean, ByResample, ByZero, Link, means_of, mixed_of
+from attncli.analysis.effects.changes import By, ByMean, ByZero, Link, means_of, resampled
 from attncli.analysis.effects.measures import Asked
-from attncli.analysis.effects.patching import Measured, Patching
-from attncli.analysis.effects.places import Chosen, measured_at, most_heads
+from attncli.analysis.effects.patching import Patching
+from attncli.analysis.effects.places import Chosen, most_heads
 from attncli.analysis.target import target_id
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import UsageError
@@ -57,13 +57,8 @@ def ablate(
     tokens = model.encode(text)
     cut = None if link is None else Link(_span(tokens, link[0]), _span(tokens, link[1]))
     where = None if query is None else _span(tokens, query)
-    asked = Asked(
-        tuple(measures),
-        where or (cut.queries if cut is not None else measured_at(model.spec, len(tokens))),
-        where[-1] if where else len(tokens) - 1,
-        None if target is None else target_id(model, target),
-        every,
-        tuple(token.id or 0 for token in tokens[1:]) if every else (),
+    asked = Asked.of(
+        model, tokens, measures, query=where, usual=None if cut is None else cut.queries, target=target, every=every
     )
     removal = Removal(_chosen(model.spec, layers, heads), _by(model, by, reference), cut, together, baseline, top)
     return ablate_document(model, text, tokens, removal, asked, memory=memory)
@@ -106,12 +101,15 @@ def patch(
     from attncli.analysis.patch import patch_document
 
     tokens = [model.encode(text) for text in (clean, corrupt)]
-    first, second = (None if name is None else target_id(model, name) for name in (target, versus))
-    measured: Measured = "cosine" if first is None else "log probability" if second is None else "logit difference"
-    places = sorted({place for name in at or () for place in _span(tokens[0], name)}) or range(len(tokens[0]))
-    usual = measured_at(model.spec, len(tokens[0])) if first is None else (len(tokens[0]) - 1,)
-    where = usual if query is None else _span(tokens[0], query)
-    patching = Patching(_chosen(model.spec, layers, heads), tuple(places), where, measured, first, second)
+    patching = Patching.of(
+        model,
+        tokens[0],
+        _chosen(model.spec, layers, heads),
+        at=(place for name in at or () for place in _span(tokens[0], name)),
+        query=None if query is None else _span(tokens[0], query),
+        target=target,
+        versus=versus,
+    )
     return patch_document(model, (clean, tokens[0]), (corrupt, tokens[1]), patching, memory=memory)
 
 
@@ -123,8 +121,7 @@ def _by(model: Model, by: str, reference: str | Sequence[str] | None) -> By:
         case "mean":
             return ByMean(means_of(ready(model, model.encode(text), []) for text in texts) if texts else None)
         case "resample" if len(texts) == 1:
-            tokens = model.encode(texts[0])
-            return ByResample(mixed_of(ready(model, tokens, []))[0], tokens)
+            return resampled(ready(model, model.encode(texts[0]), []))
         case _:
             raise UsageError(
                 f"by is {by!r} with {len(texts)} reference texts",

@@ -5,16 +5,19 @@ A measure that is not defined, such as the angle to a vector of length 0, is NaN
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
 
 from attncli.analysis.documents.effects import Measure, readings_of
+from attncli.analysis.effects.places import measured_at
+from attncli.analysis.target import target_id
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.token import Token
 from attncli.models.model import Model
 from attncli.models.run import finish, logits
 
@@ -75,6 +78,29 @@ class Asked(Struct, frozen=True):
     target: int | None = None
     every: bool = False
     following: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        tokens: Sequence[Token],
+        measures: Sequence[Measure],
+        *,
+        query: Sequence[int] | None,
+        usual: Sequence[int] | None,
+        target: str | None,
+        every: bool,
+    ) -> Asked:
+        """What is asked of a text by these names. query: the tokens to measure at; None for the last one's prediction
+        and the vectors of `usual`, or where that is None too those of `measured_at`. target: as for `target_id`."""
+        return cls(
+            tuple(measures),
+            tuple(query or usual or measured_at(model.spec, len(tokens))),
+            len(tokens) - 1 if query is None else query[-1],
+            None if target is None else target_id(model, target),
+            every,
+            tuple(token.id or 0 for token in tokens[1:]) if every else (),
+        )
 
     @property
     def predicts(self) -> bool:

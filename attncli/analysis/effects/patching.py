@@ -7,7 +7,7 @@ interpret activation patching, 2024.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -24,12 +24,13 @@ from attncli.analysis.effects.measures import (
     portions,
     refuse_overflow,
 )
-from attncli.analysis.effects.places import Chosen, Place, places
+from attncli.analysis.effects.places import Chosen, Place, measured_at, places
 from attncli.analysis.effects.sweep import Plan, Text, sweep
 from attncli.analysis.effects.sweep_memory import room
+from attncli.analysis.target import target_id
 from attncli.analysis.visible_keys import Floats
 from attncli.arrays.backend import Array, Backend
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 from attncli.models.run import finish
@@ -53,6 +54,32 @@ class Patching(Struct, frozen=True):
     measured: Measured
     target: int | None = None
     versus: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        clean: Sequence[Token],
+        chosen: Chosen,
+        *,
+        at: Iterable[int],
+        query: Sequence[int] | None,
+        target: str | None,
+        versus: str | None,
+    ) -> Patching:
+        """What is asked of a text by these names. at: none for all tokens. query: None for the last token where a
+        target is measured, else for those of `measured_at`. target, versus: as for `target_id`."""
+        if versus is not None and target is None:
+            raise UsageError("versus is taken from a target", expected="a target as well")
+        last = len(clean) - 1
+        usual = measured_at(model.spec, len(clean)) if target is None else (last,)
+        return cls(
+            chosen,
+            tuple(sorted(set(at))) or tuple(range(last + 1)),
+            usual if query is None else tuple(query),
+            "cosine" if target is None else "log probability" if versus is None else "logit difference",
+            *(None if name is None else target_id(model, name) for name in (target, versus)),
+        )
 
 
 class Patched(Struct, frozen=True, eq=False):

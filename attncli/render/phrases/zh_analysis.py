@@ -79,6 +79,8 @@ ANALYSIS: dict[str, str] = {
     "as many tokens in both: they stand for each other one by one": "两边词元一样多：它们逐一对应",
     "this {0} model predicts no next token: it has no output head": "这个 {0} 模型不预测下一个词元：它没有输出头",
     "the corrupt one": "改动后的文本",
+    "versus is taken from a target": "versus 要从一个目标中减去",
+    "a target as well": "同时给出目标",
     "both texts give the same: {0} and {1}": "两段文本的结果相同：{0} 和 {1}",
     "measures that differ by {0} or more, so that there is a difference to carry": "两个测量值相差 {0} 或更多，才有可恢复的差别",
     "another --target, --versus or --query, or texts that differ": "换一个 --target、--versus 或 --query，或换有差别的文本",

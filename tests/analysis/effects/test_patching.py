@@ -14,7 +14,7 @@ from tiny_checkpoints import CASES, make
 import attncli
 from attncli.analysis.effects.patching import Patching, patch
 from attncli.analysis.effects.places import everything
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.models.transformers_reference import running
 
 CLEAN = (7, 3, 3, 50, 11, 28, 5)
@@ -81,3 +81,9 @@ def test_refusals() -> None:
         patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eacda"), patching)
     with pytest.raises(InputError, match="same"):
         patch(own, own.tokenizer.encode("eabcda"), own.tokenizer.encode("eabcda"), patching)
+
+
+def test_a_difference_needs_a_target() -> None:
+    model = induction_model()
+    with pytest.raises(UsageError, match="versus is taken from a target"):
+        Patching.of(model, [], everything(model.spec), at=(), query=None, target=None, versus="b")
