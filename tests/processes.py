@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import pytest
@@ -23,9 +23,12 @@ from attncli.__main__ import main
 import numpy, attncli.cli.run, attncli.cli.heads, attncli.analysis.run
 # most command lines import these, too
 import attncli.cli.delivery, attncli.models.load, attncli.render.screens.run, attncli.render.screens.explain
-how, limit = sys.argv[1], int(sys.argv[2])
+from importlib import import_module
+lines, ways, limit, further = json.loads(sys.argv[1])
+for name in further:
+    import_module(name)
 ended = []
-for arguments in json.loads(sys.argv[3]):
+for how, arguments in ((how, line) for how in ways for line in lines):
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as file:
         reading = None
         if how == "limited":
@@ -73,21 +76,25 @@ class Ended(NamedTuple):
     taken: int
 
 
+Out = Literal["closed", "one line", "full", "limited"]
+"""Standard output: a pipe that nobody reads, one that closes after a line was read, a device that is full, or a file
+that takes `LIMIT` bytes."""
+
+
 def fork_each(
-    lines: Iterable[Sequence[str]],
-    out: Literal["closed", "one line", "full", "limited"],
-    variables: Mapping[str, str],
-) -> list[Ended]:
-    """How each command line (without `attn`) ends with standard output a pipe that nobody reads, one that closes after
-    a line was read, a device that is full, or a file that takes `LIMIT` bytes."""
+    lines: Sequence[Sequence[str]], ways: Sequence[Out], variables: Mapping[str, str], further: Sequence[str] = ()
+) -> dict[Out, list[Ended]]:
+    """How each command line (without `attn`) ends, by what it writes to. further: modules that are imported once for
+    all of them."""
     # a limit would cut Python's own caches short, too, and break on them the next time
-    uncached = {"PYTHONDONTWRITEBYTECODE": "1"} if out == "limited" else {}
+    uncached = {"PYTHONDONTWRITEBYTECODE": "1"} if "limited" in ways else {}
     done = finish(
-        [sys.executable, "-c", FORKS, out, str(LIMIT), json.dumps(list(lines))],
+        [sys.executable, "-c", FORKS, json.dumps([lines, ways, LIMIT, further])],
         {"OPENBLAS_NUM_THREADS": "1", **uncached, **variables},
     )
     assert done.returncode == 0, done.stderr
-    return [Ended(*one) for one in json.loads(done.stdout)]
+    ended = [Ended(*one) for one in json.loads(done.stdout)]
+    return {way: ended[at * len(lines) : (at + 1) * len(lines)] for at, way in enumerate(ways)}
 
 
 OURS = ("PYTHON", "ATTN_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "LC_", "LANG")
