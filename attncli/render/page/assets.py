@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
 
 from attncli.render.page.shorter import joined
 
@@ -28,12 +31,22 @@ def script() -> str:
 @cache
 def style() -> str:
     """The page's style sheet."""
-    return SPACES.sub(lambda found: found[1] or "", read("style.css")).replace(";}", "}").strip()
+    return shorter_style(read("style.css"))
+
+
+def shorter_style(sheet: str) -> str:
+    """A style sheet without the spaces that only its readers need."""
+    return SPACES.sub(lambda found: found[1] or "", sheet).replace(";}", "}").strip()
 
 
 def read(name: str) -> str:
     """A file of this folder."""
     return files("attncli.render.page").joinpath(name).read_text("utf-8")
+
+
+def as_json(meta: Mapping[str, Any]) -> str:
+    """What a script is told, as JSON that no element's end can stand in."""
+    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def hashed(text: str) -> str:

@@ -3,7 +3,6 @@ is there before the data is read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from attncli.analysis.records.head import METRICS
 from attncli.analysis.records.run import RunRecord
 from attncli.inputs.token import Token
-from attncli.render.page.assets import hashed, script, style
+from attncli.render.page.assets import as_json, hashed, script, style
 from attncli.render.page.blocks import deflated, element
 from attncli.render.page.contents import Effects, Kept, Page
 from attncli.render.phrases.page import BOTH
@@ -36,7 +35,7 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 <main>
 <section class="reading">
 <p class="words" id="asking" hidden></p>
-<p class="words" id="sentence" role="listbox" tabindex="0"{long}>{sentence}</p>
+<p class="words" id="sentence" role="listbox" tabindex="0"{long}></p>
 <p class="under"><b id="direction"></b><button class="link" type="button" id="turn"></button><span id="pin" hidden></span><span id="sides"></span></p>
 </section>
 <section class="all">
@@ -69,7 +68,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
             small.append(np.rint(np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1)) * 255).astype(np.uint8))
         maps.append(deflated(np.concatenate(small).tobytes() if small else b""))
         shape = small[0].shape if small else (1, 1)
-        runs.append(_told(run, page.lang) | {"heads": heads, "tile": list(shape)})
+        runs.append(_told(run) | {"heads": heads, "tile": list(shape)})
     meta = {
         "title": safe(page.title), "lang": page.lang, "partial": page.partial, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
@@ -78,10 +77,8 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     yield SKELETON.format(
         lang=page.lang, script=hashed(script()), style=hashed(style()), version=__version__, title=safe_html(page.title[:120]),
         css=style(), line=safe_html(runs[0]["line"]), long=" data-long" if len(first.sides.queries) > 60 else "",
-        sentence="",
     ).encode()  # fmt: skip
-    told = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    yield b'<script type="application/json" id="meta">' + told.replace("<", "\\u003c").encode() + b"</script>\n"
+    yield b'<script type="application/json" id="meta">' + as_json(meta).encode() + b"</script>\n"
     for at, packed in enumerate(maps):
         yield element(f"t{at}", packed)
     yield f"<script>{script()}</script>\n".encode()
@@ -90,16 +87,16 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     yield b"</body>\n</html>\n"
 
 
-def _told(run: RunRecord, lang: str) -> dict[str, Any]:
+def _told(run: RunRecord) -> dict[str, Any]:
     """A run as the page's script knows it, without its heads."""
     sides = run.sides
     return {
-        "name": safe(run.name), "q": _words(sides.queries), "k": None if sides.same else _words(sides.keys), "line": _line(run),
+        "name": safe(run.name), "q": words(sides.queries), "k": None if sides.same else words(sides.keys), "line": _line(run),
         "metrics": list(METRICS), "notes": [safe(note) for note in run.warnings],
     }  # fmt: skip
 
 
-def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
+def words(tokens: Sequence[Token]) -> list[list[str | int]]:
     """Each word, whether it follows the one before without a space, and whether it is none of the text's."""
     found: list[list[str | int]] = []
     before: Token | None = None

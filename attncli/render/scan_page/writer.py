@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -12,12 +11,13 @@ import numpy as np
 
 from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanExample, ScanHead
 from attncli.inputs.token import Token
-from attncli.render.page.assets import SPACES, hashed
+from attncli.render.page.assets import as_json, hashed, shorter_style
 from attncli.render.page.assets import read as shared
 from attncli.render.page.assets import style as page_style
 from attncli.render.page.shorter import joined
+from attncli.render.page.writer import words
 from attncli.render.phrases.scan_page import BOTH
-from attncli.render.safe import label, safe, safe_html
+from attncli.render.safe import safe, safe_html
 
 EFFECT = "effect"
 SHOWN = 3
@@ -69,8 +69,7 @@ def script() -> str:
 @cache
 def style() -> str:
     """The page's style sheet: that of the page of a run, and what only this one has."""
-    own = SPACES.sub(lambda found: found[1] or "", _read("corpus.css")).replace(";}", "}").strip()
-    return page_style() + own
+    return page_style() + shorter_style(_read("corpus.css"))
 
 
 def _read(name: str) -> str:
@@ -111,11 +110,10 @@ def scan_page(
         "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.told,
         "notes": notes,
     }  # fmt: skip
-    told = json.dumps(meta, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     title = f"attn scan · {document.plan.model[:80]}"
     return SKELETON.format(
         lang=lang, script_hash=hashed(script()), style_hash=hashed(style()), version=__version__,
-        title=safe_html(title), style=style(), meta=told, script=script(),
+        title=safe_html(title), style=style(), meta=as_json(meta), script=script(),
     ).encode()  # fmt: skip
 
 
@@ -134,20 +132,9 @@ class _Texts:
             self._places[key] = len(self.told)
             found = self._tokens.get(key)
             self.bare = self.bare or found is None
-            words: list[list[str | int]] = [[safe(one.text), 0, 0]] if found is None else _words(found)
-            self.told.append((words, f"{safe(self._files[one.file])}:{one.line + 1}"))
+            shown: list[list[str | int]] = [[safe(one.text), 0, 0]] if found is None else words(found)
+            self.told.append((shown, f"{safe(self._files[one.file])}:{one.line + 1}"))
         return self._places[key]
-
-
-def _words(tokens: Sequence[Token]) -> list[list[str | int]]:
-    """Each token, whether it follows the one before without a space, and whether it is none of the text's."""
-    found: list[list[str | int]] = []
-    end: int | None = None
-    for token in tokens:
-        joint = token.start is not None and token.start == end
-        found.append([label(token.text.strip(" ") or token.text), int(joint), int(token.special)])
-        end = token.end
-    return found
 
 
 def _head(
