@@ -143,5 +143,5 @@ void refresh(new Set(["view"]));
 set(at("help-open"), { onclick: () => help() });
 set(at("language"), { onclick: () => choose({ lang: state.lang === "en" ? "zh" : "en" }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));
-set(/** @type {any} */ (window), { onhashchange: () => follow(location.hash, VIEWS, SCALES), onresize: redraw });
+set(/** @type {any} */ (window), { onhashchange: (/** @type {HashChangeEvent} */ told) => follow(new URL(told.newURL).hash, VIEWS, SCALES), onresize: redraw });
 for (const query of ["(prefers-color-scheme: dark)", "print"]) set(/** @type {any} */ (matchMedia(query)), { onchange: redraw });
