@@ -46,15 +46,27 @@ def about(tokens: Sequence[Token]) -> About:
 
 
 class Layers:
-    """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words."""
+    """Runs batches. store: the weights, held. metrics: names. words: whether pieces are merged to words.
 
-    def __init__(self, spec: Spec, store: Store, backend: Backend, metrics: Sequence[str], *, words: bool) -> None:
+    between: called after each layer.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        store: Store,
+        backend: Backend,
+        metrics: Sequence[str],
+        *,
+        words: bool,
+        between: Callable[[], None],
+    ) -> None:
         # what the last layer does with its weights is not asked for
         last = spec.blocks[-1]
         entering: dict[Place, Norm] = {place: norm for place, norm in last.norms.items() if place == "attn.in"}
         blocks = (*spec.blocks[:-1], replace(last, mlp=None, norms=entering))
         self.spec, self.store, self.backend = replace(spec, blocks=blocks), store, backend
-        self.metrics, self.words = tuple(metrics), words
+        self.metrics, self.words, self._between = tuple(metrics), words, between
         self._lengths: dict[str, Length] = {}
 
     def together(self, count: int) -> bool:
@@ -133,7 +145,9 @@ class Layers:
         count = len(texts[0])
         context = Context(np.arange(count), count, keep=STAGES, rows=rows, see=block)
         hidden = self._embedded(texts)
-        yield from through(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks)))
+        for trace in through(self.spec, self.store, self.backend, hidden, context, range(len(self.spec.blocks))):
+            yield trace
+            self._between()
 
     def _embedded(self, texts: Sequence[Sequence[Token]]) -> Array:
         """The vectors that enter layer 0, [text, token, width]."""

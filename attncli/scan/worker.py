@@ -41,18 +41,30 @@ class Worker:
     """Computes shards one after the other, with the weights in memory.
 
     model: the plan's model, in the plan's type, on torch. folder: the scan's. part: which part of the scan this is.
+    between: called between layers and between batches, when little is held.
     """
 
-    def __init__(self, plan: Plan, folder: Path, model: Model, *, part: str = "1") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        model: Model,
+        *,
+        part: str = "1",
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         self.plan, self.folder, self.model, self.part = plan, folder, model, part
         measures = plan.measures
         self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
         assert isinstance(model.store, CheckpointStore)
         model.store.hold_rows()
         store = HeldStore(model.store)
-        self._layers = Layers(model.spec, store, model.backend, plan.metrics, words=plan.measures.words)
+        self._layers = Layers(
+            model.spec, store, model.backend, plan.metrics, words=plan.measures.words, between=between
+        )
         self._effects = Effects(measures.effects, model, store) if measures.effects else None
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
+        self._between = between
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = [conditions.parse(one) for one in plan.measures.find]
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
@@ -85,6 +97,7 @@ class Worker:
             together = self._layers.together(batch[0].tokens)
             for some in [batch] if together else [[text] for text in batch]:
                 self._batch([self._cut(text) for text in some], tallies, examples, rows, links)
+                self._between()
                 if progress is not None:
                     progress(len(some))
         tallies.flush()

@@ -192,6 +192,15 @@ def test_a_corpus_that_changes_is_named(encoder, corpus, tmp_path):
     assert caught.value.where == str(corpus)
 
 
+def test_memory_is_looked_at_after_every_layer(encoder, corpus, tmp_path):
+    made, _ = scanned(encoder, corpus, tmp_path / "out")
+    model, looks, batches = loaded(str(encoder)), [], []
+    worker = Worker(made, tmp_path / "out", model, between=lambda: looks.append(1))
+    worker.compute(0, batches.append)
+    assert batches
+    assert len(looks) == len(batches) * (len(model.spec.blocks) + 1)
+
+
 def test_states_are_the_same_bytes(encoder, corpus, tmp_path):
     _, worker = scanned(encoder, corpus, tmp_path / "out")
     path = tmp_path / "out/shards/000/000000.state.npz"

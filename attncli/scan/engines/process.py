@@ -11,12 +11,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-from attncli.scan.engines.allocation import give_back
+from attncli.scan.engines.allocation import Level
 
 STOP = "stop"
 
@@ -36,24 +35,13 @@ def main(arguments: list[str]) -> int:
         try:
             if worker is None:
                 worker = ready(folder, model, part)
-            counts = worker.shard(shard, _telling(answers))
-            give_back()
+            counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
             raise
         except Exception as error:
             _say(answers, {"shard": shard, "failed": told(error)})
     return 0
-
-
-def _telling(answers: TextIO) -> Callable[[int], None]:
-    """Tell of a batch's texts as they are done, and give memory back."""
-
-    def tell(texts: int) -> None:
-        _say(answers, {"done": texts})
-        give_back()
-
-    return tell
 
 
 def use_one_thread() -> None:
@@ -71,7 +59,7 @@ def ready(folder: str, model: str, part: str) -> Any:
     on_one_thread()
     plan = read(Path(folder))
     loaded = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
-    return Worker(plan, Path(folder), loaded, part=part)
+    return Worker(plan, Path(folder), loaded, part=part, between=Level().keep)
 
 
 def on_one_thread() -> None:

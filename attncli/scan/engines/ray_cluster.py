@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import AttnError, UnsupportedError
-from attncli.scan.engines.allocation import ALLOCATION, give_back
+from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import ready, told, use_one_thread
 from attncli.scan.shard_files import sweep
@@ -41,7 +41,7 @@ class Actor:
         try:
             if self._worker is None:
                 self._worker = ready(*self._asked)
-            counts = self._worker.shard(number, lambda texts: give_back())
+            counts = self._worker.shard(number)
         except Exception as error:
             return number, told(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
