@@ -203,7 +203,7 @@ def show(
     made = plan.read(out)
     finished = report.read(out) if (out / report.NAME).exists() else None
     if finished is None or finished.done.shards[0] < len(made.shards):
-        finished = report.scan_document(total(made, out))
+        finished = report.scan_document(total(made, out), [] if finished is None else report.failures(finished, out))
     if metric is not None and metric not in made.metrics:
         raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(made.metrics))
     if chosen is not None and chosen not in made.heads:

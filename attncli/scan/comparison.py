@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +33,7 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
     common = [name for name in first.plan.metrics if name in second.plan.metrics]
     if not common:
         raise UsageError("the scans have no metric in common", expected=", ".join(first.plan.metrics))
-    paired = [(file.sha256, file.size) for file in first.plan.files] == [
-        (file.sha256, file.size) for file in second.plan.files
-    ] and first.plan.seed == second.plan.seed
+    paired = _texts_of(first) == _texts_of(second)
     sides = _Sides(first, second, paired)
     found = [
         row for name in common for place in range(len(first.plan.heads)) if (row := sides.row(name, place)) is not None
@@ -52,6 +51,14 @@ def compare_document(a: Path, b: Path) -> ScanCompareDocument:
         differences=rows,
         warnings=[] if first.plan.dtype == second.plan.dtype else ["the scans computed in different types"],
     )
+
+
+def _texts_of(totals: Totals) -> tuple[object, ...]:
+    """What decides which texts a scan counted, and how often each counts in a replicate."""
+    plan, choice = totals.plan, totals.plan.choice
+    files = tuple((file.sha256, file.size) for file in plan.files)
+    drawn = (choice.sample, choice.threshold, choice.duplicates, choice.cluster)
+    return files, plan.seed, drawn, len(totals.done), totals.counts["texts"]
 
 
 def _finished(folder: Path) -> Totals:
@@ -80,9 +87,8 @@ class _Sides:
         self._texts = [side.counted("strata_texts") for side in self.sides]
         self._value = [side.whole("strata_value") for side in self.sides]
         self._square = [side.whole("strata_square") for side in self.sides]
-        self._replicates = [
-            side.whole("replicate_value") / np.maximum(side.whole("replicate_texts"), 1) for side in self.sides
-        ]
+        with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
+            self._replicates = [side.whole("replicate_value") / side.whole("replicate_texts") for side in self.sides]
         self._histogram = [side.counted("histogram") for side in self.sides]
 
     def row(self, name: str, place: int) -> tuple[ScanDifference, float | None] | None:
@@ -115,7 +121,7 @@ class _Sides:
             a=means[0],
             b=means[1],
             difference=difference,
-            ci95=[low, high],
+            ci95=None if math.isnan(low) else [low, high],
             cohens_d=cohens_d((means[0], means[1]), (spreads[0], spreads[1]), (counts[0], counts[1])),
             cliffs_delta=None if delta is None else delta[0],
             cliffs_error=None if delta is None else delta[1],
@@ -127,6 +133,7 @@ class _Sides:
 
 
 def _deviation(value: Floats, square: Floats, texts: Floats) -> float:
+    """The standard deviation of a side's texts, with n − 1."""
     count = texts.sum()
     mean = value.sum() / count
-    return float(np.sqrt(max(square.sum() / count - mean * mean, 0.0)))
+    return float(np.sqrt(max(square.sum() / count - mean * mean, 0.0) * count / max(count - 1, 1)))

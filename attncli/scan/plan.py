@@ -79,7 +79,9 @@ class Measures:
 @dataclass(frozen=True)
 class Plan:
     """files, shards: the corpus as it was, and which ranges of it each shard holds. seed: of draws and replicates.
-    repeats: duplicate and induction scores of each head on random repeats, [layer, head, duplicate, induction]."""
+    isa, torch: the instruction set and the version of torch that it was made with; machines of another set may take
+    part, which each shard tells of itself. repeats: duplicate and induction scores of each head on random repeats,
+    [layer, head, duplicate, induction]."""
 
     schema: str
     version: str
@@ -92,6 +94,8 @@ class Plan:
     dtype: str = "float32"
     device: str = "cpu"
     threads: Annotated[int, msgspec.Meta(ge=1)] = 1
+    isa: str = ""
+    torch: str = ""
     repeats: tuple[tuple[int, int, float, float], ...] = field(default=())
 
     @property
@@ -124,8 +128,9 @@ def metric_version(name: str) -> str:
 
 def _compared(plan: Plan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
-    corpus may be named from another folder, its bytes decide."""
+    corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
     found: dict[str, Any] = msgspec.to_builtins(plan)
+    del found["isa"]
     found.pop("repeats", None)  # a plan that was read without them has none
     del found["model"]["name"]
     for file in found["files"]:

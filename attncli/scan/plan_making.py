@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +73,9 @@ def make(
         )
     if not shards:
         raise InputError("the corpus holds no texts", where=names[0], expected="a line of text at least")
+    from attncli.arrays.torch_backend import capability
+
+    isa, _, version = capability().partition(" · torch ")
     plan = Plan(
         schema=SCHEMA,
         version=__version__,
@@ -85,6 +89,8 @@ def make(
         seed=wanted.seed,
         dtype=model.backend.dtype,
         device=model.backend.device,
+        isa=f"{platform.machine()} · {isa}",
+        torch=version,
     )
     if wanted.cluster and not any(record.cluster for record in records(plan, folder)):
         raise InputError(

@@ -26,11 +26,11 @@ from attncli.analysis.labels import LABELS, MARGIN, Label
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError
-from attncli.inputs.atomic import atomic_writer
 from attncli.scan.engines.engine import Ended
 from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import Plan
+from attncli.scan.shard_files import PLANNING, is_done, written
 from attncli.scan.statistics import interval, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, scale_named
 from attncli.scan.totals import Totals
@@ -65,8 +65,9 @@ def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
 
 
 def write(document: ScanDocument, folder: Path) -> None:
-    """Rewrite `scan.json`, whole."""
-    with atomic_writer(folder / NAME) as stream:
+    """Rewrite `scan.json`, whole, and at once: it tells of shards that were given up where the command ends in an
+    error for them."""
+    with written(folder / NAME, PLANNING) as stream:
         stream.write(json.encode(document))
 
 
@@ -87,6 +88,11 @@ def read(folder: Path) -> ScanDocument:
     return found
 
 
+def failures(document: ScanDocument, folder: Path) -> list[Ended]:
+    """The shards that a document tells of as given up, and that nobody has done since."""
+    return [Ended(one.shard, one.reason) for one in document.done.failed if not is_done(folder, one.shard)]
+
+
 def _plan(totals: Totals) -> PlanPart:
     plan: Plan = totals.plan
     return PlanPart(
@@ -99,6 +105,7 @@ def _plan(totals: Totals) -> PlanPart:
         dtype=plan.dtype,
         threads=plan.threads,
         isa=sorted({f"{dict(machine)['machine']} · {dict(machine)['isa']}" for machine in totals.machines}),
+        labels=plan.measures.labels,
         words=plan.measures.words,
         find=list(plan.measures.find),
         effects=list(plan.measures.effects),

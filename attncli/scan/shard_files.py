@@ -26,7 +26,7 @@ PER_FOLDER = 1000
 LARGEST = 4 * 2**30
 """Bytes of a state's arrays, at most."""
 PLANNING = "plan"
-"""What temporary files of planning are called by, as those of a part are by the part."""
+"""What temporary files of a scan as a whole are called by, as those of a part are by the part."""
 _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 

@@ -6,16 +6,18 @@ import gzip
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from asking import ask
 from scan.conftest import with_tokenizer
-from scanning import inside
+from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
+from attncli.scan.engines.engine import Ended, Job
 from attncli.scan.shard_files import State, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
@@ -115,6 +117,7 @@ def test_a_scan_says_of_labels_what_was_asked(folder, tmp_path):
         assert ask(*asked, str(tmp_path / "a"), "--no-labels").out == (
             "6 heads are measured over 4 texts; labels were not asked for.\n"
         )
+        assert "no head earns" not in ask("scan", "show", str(tmp_path / "a")).out
         said = ask(*asked, str(tmp_path / "b")).out
     assert re.match(
         r"(1 of 6 heads earns|[02-6] of 6 heads earn) a label over 4 texts; (1 is|[02-6] are) borderline", said
@@ -135,6 +138,21 @@ def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
     for name in ("torn.txt.gz", "torn.txt.zst"):
         answer = ask("scan", str(folder / "model"), str(tmp_path / name), "-o", str(tmp_path / name[-3:]))
         assert (answer.code, answer.err.startswith("error: cannot read the corpus")) == (3, True), answer.err
+
+
+def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path):
+    class Given(Inside):
+        def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+            yield Ended(0, "its worker died 3 times")
+            yield from super().run(job, [shard for shard in shards if shard])
+
+    (tmp_path / "more.txt").write_text("w1 w2\n" * 5000)
+    asked = ("scan", str(folder / "model"), str(tmp_path / "more.txt"), "-o", str(tmp_path / "out"), "--no-labels")
+    with patch("attncli.scan.engines.here.Here", lambda workers: Given()):
+        assert ask(*asked, "--sample", "1").code == 1
+    for _ in range(2):
+        shown = ask("scan", "show", str(tmp_path / "out"), "--json").json
+        assert shown["done"]["failed"] == [{"shard": 0, "reason": "its worker died 3 times"}]
 
 
 def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:

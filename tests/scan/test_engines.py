@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -18,6 +19,7 @@ from scanning import Inside, planned
 
 import attncli
 from attncli.errors import AttnError, InputError, UsageError
+from attncli.scan import plan
 from attncli.scan.engines.here import Here
 from attncli.scan.run import Part, parse_part, run
 from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
@@ -216,6 +218,11 @@ def test_another_scan_in_the_same_folder_is_refused(encoder, decoder, corpus, tm
     assert planned(encoder, corpus, tmp_path / "out") == made
     with pytest.raises(UsageError, match=r"its choice\.max_tokens is 0, and 9 is asked for"):
         planned(encoder, corpus, tmp_path / "out", max_tokens=9)
+    assert made.isa
+    plan.write(replace(made, torch="1.0"), tmp_path / "older")
+    with pytest.raises(UsageError, match=r"its torch is '1\.0', and '2"):
+        plan.write(made, tmp_path / "older")
+    assert plan.write(made, tmp_path / "out").isa == plan.write(replace(made, isa="another"), tmp_path / "out").isa
     with pytest.raises(UsageError, match=r"its model\.digest is"):
         planned(decoder, corpus, tmp_path / "out")
     corpus.write_text(corpus.read_text() + "w1 w2 more\n")

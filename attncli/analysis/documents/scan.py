@@ -27,6 +27,7 @@ class PlanPart(Part, frozen=True, kw_only=True):
     isa: Annotated[
         list[str], says("Instruction sets of the machines that computed the shards; several are a mixed fleet.")
     ]
+    labels: Annotated[bool, says("Whether heads were labelled.")]
     words: Annotated[bool, says("Whether pieces were merged to words.")]
     find: list[str]
     effects: Annotated[list[str], says("How heads were taken away, and which; empty for none.")]

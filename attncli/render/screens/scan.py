@@ -44,7 +44,7 @@ def scan_screen(
                 blocks.append(_header(document, view))
             case "grid" if document.heads:
                 blocks.append(_grid(document, shown, view))
-            case "labels" if document.heads:
+            case "labels" if document.heads and document.plan.labels:
                 blocks.append(_labels(document, view))
             case "effects" if document.plan.effects:
                 blocks.append(_effects(document, view))
@@ -223,8 +223,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     if document.heads:
         labelled = sum(any(one.earned for one in head.labels) for head in document.heads)
         between = sum(any(one.borderline for one in head.labels) for head in document.heads)
-        asked = any(head.labels for head in document.heads)
-        name = "scan.answer" if asked else "scan.answer.unlabelled"
+        name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
         told = say(view, "scan.between", between)
         said.append(say(view, name, labelled, len(document.heads), f"{document.done.texts:,}", told))
         resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
