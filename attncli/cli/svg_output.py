@@ -39,7 +39,8 @@ def give(
             drawing = draw_screen(
                 spaced(screen_of(document.schema).screen(document, view) for document in held), style.theme
             )
-        data = written(drawing.svg(mm=style.mm), asked.svg.suffix, style)
+        title = str(getattr(held[0], "text", "")) if len(held) == 1 else ""
+        data = written(drawing.svg(mm=style.mm, title=title), asked.svg.suffix, style)
         with atomic_writer(asked.svg) as file:
             file.write(data)
     answer.give(documents, asked, environment, how, several=several)

@@ -227,3 +227,8 @@ def test_every_line_is_explained() -> None:
     assert (one.code, "--ndjson in place of --json" in one.err) == (2, True)
     drawn = ask("run", "--lines", "--figure", "x.svg", stdin=b"a b\nc d e\n")
     assert (drawn.code, "--ndjson" in drawn.err) == (2, False)
+
+
+def test_a_figure_is_titled_by_its_text(tmp_path: Path) -> None:
+    assert ask("explain", "a <b> c", "--figure", str(tmp_path / "x.svg")).code == 0
+    assert "<title>a &lt;b&gt; c</title>" in (tmp_path / "x.svg").read_text("utf-8")

@@ -116,5 +116,5 @@ class Kept:
         digest = blake2b(seen.tobytes() + str(seen.shape).encode()).digest()
         if digest not in self.masks:
             self.masks[digest] = len(self.masks)
-            self.blocks[f"s{self.masks[digest]}"] = deflated(seen.tobytes())
+            self._put(f"s{self.masks[digest]}", seen.tobytes())
         return self.masks[digest]
