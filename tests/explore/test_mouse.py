@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from walking import SENTENCE, pressed
 
 from attncli.explore.pane import HeadSpot, PairSpot, Spot, WordSpot
@@ -16,11 +18,17 @@ def place(text: list[str], part: str, after: int = 0) -> str:
     return f"@{text[y].index(part)},{y}"
 
 
+@cache
+def spots() -> dict[Spot | None, str]:
+    """Where the first cell of everything lies, as a click."""
+    pane = pressed(SENTENCE, start=START)[0].canvas.pane
+    cells = [(x, y) for y in range(pane.height) for x in range(80)]
+    return {pane.spots(x, y): f"@{x},{y}" for x, y in reversed(cells)}
+
+
 def lies(spot: Spot) -> str:
     """Where the first cell of this lies, as a click."""
-    app, _ = pressed(SENTENCE, start=START)
-    pane = app.canvas.pane
-    return next(f"@{x},{y}" for y in range(pane.height) for x in range(80) if pane.spots(x, y) == spot)
+    return spots()[spot]
 
 
 def test_a_head_a_cell_and_words_are_chosen_by_clicks() -> None:
