@@ -143,16 +143,22 @@ def parquet(path: str) -> Any:
         raise InputError(f"this is no Parquet file: {error}", where=path) from error
 
 
+def columns_of(opened: Any, path: str, format: Format, cluster: str) -> list[str]:
+    """The columns of a Parquet file that a scan reads. Raises InputError for one that is not there."""
+    names = opened.schema_arrow.names
+    columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
+    for name in columns:
+        if name not in names:
+            raise InputError(f"there is no column {name!r}", where=path, expected=", ".join(names[:20]))
+    return columns
+
+
 def records_of_parquet(
     path: str, *, file: int, first: int, count: int, format: Format, cluster: str
 ) -> Iterator[Record]:
     """`count` rows from row `first` on; only the row groups that hold them are read."""
     opened = parquet(path)
-    names = opened.schema_arrow.names
-    for name in (format.field, *([cluster] if cluster else ())):
-        if name not in names:
-            raise InputError(f"there is no column {name!r}", where=path, expected=", ".join(names[:20]))
-    columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
+    columns = columns_of(opened, path, format, cluster)
     start = 0
     for group in range(opened.num_row_groups):
         rows = opened.metadata.row_group(group).num_rows

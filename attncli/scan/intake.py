@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from attncli.errors import AttnError, InputError, UnsupportedError
-from attncli.scan.corpus import PACKED, Format, Record, format_of, parquet, records_of_bytes, records_of_parquet
+from attncli.scan import row_groups
+from attncli.scan.corpus import PACKED, Format, Record, format_of, records_of_bytes, records_of_parquet
 from attncli.scan.shard_files import PLANNING, temporary
 
 CHUNK = 1 << 20
@@ -39,7 +40,7 @@ class File:
 @dataclass(frozen=True)
 class Range:
     """Records first..first+count-1 of a file: its bytes start..stop-1, or rows of a Parquet file (start = stop = 0).
-    sha256: of these bytes; "" for rows."""
+    sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
 
     file: int
     first: int
@@ -50,9 +51,10 @@ class Range:
 
 
 def take_in(
-    names: Sequence[str], format: Format | None, folder: Path, *, size: int, stdin: BinaryIO
+    names: Sequence[str], format: Format | None, folder: Path, *, size: int, stdin: BinaryIO, cluster: str = ""
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """The files and the shards of `size` records each. folder: where copies go. Raises InputError, UnsupportedError."""
+    """The files and the shards of `size` records each. folder: where copies go; cluster: a column of Parquet files that
+    is read with the texts, "" for none. Raises InputError, UnsupportedError."""
     files: list[File] = []
     ranges: list[Range] = []
     for at, name in enumerate(names):
@@ -60,8 +62,8 @@ def take_in(
         copied = name == "-" or "://" in name or name.lower().endswith(PACKED)
         path, digest = _copied(name, folder, at, stdin) if copied else (name, "")
         if kind.kind == "parquet":
-            rows = parquet(path).metadata.num_rows
-            ranges += [Range(at, first, min(size, rows - first), 0, 0, "") for first in range(0, rows, size)]
+            cuts = row_groups.cuts(path, size, kind, cluster)
+            ranges += [Range(at, first, rows, 0, 0, told) for first, rows, told in cuts]
             digest = digest or _digest(path)
         else:
             found, whole = _line_ranges(path, at, size)
@@ -251,7 +253,9 @@ def records(files: Sequence[File], ranges: Sequence[Range], folder: Path, cluste
         file = files[one.file]
         path = str(folder / file.path) if file.copied else file.path
         if file.format.kind == "parquet":
-            if Path(path).stat().st_size != file.size:
+            if not Path(path).is_file() or Path(path).stat().st_size != file.size:
+                raise changed(file)
+            if row_groups.digest_of(path, one.first, one.count, file.format, cluster) != one.sha256:
                 raise changed(file)
             yield from records_of_parquet(
                 path, file=one.file, first=one.first, count=one.count, format=file.format, cluster=cluster

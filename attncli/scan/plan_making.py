@@ -65,7 +65,9 @@ def make(
     names = find(wanted.corpus)
     bytes_there = sum(Path(one).stat().st_size for one in names if Path(one).is_file())
     size = wanted.shard or (LARGE_SHARD if bytes_there >= LARGE else SHARD)
-    files, shards = intake.take_in(names, wanted.format, folder / COPIES, size=size, stdin=stdin)
+    files, shards = intake.take_in(
+        names, wanted.format, folder / COPIES, size=size, stdin=stdin, cluster=wanted.cluster
+    )
     if wanted.cluster and all(file.format.kind == "lines" for file in files):
         raise UsageError(
             f"--cluster {wanted.cluster!r} names a field, and lines of text have none",

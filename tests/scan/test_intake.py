@@ -15,11 +15,12 @@ import zstandard
 from asking import ask
 from scanning import Inside, inside, loaded, planned
 
-from attncli.errors import UsageError
+from attncli.errors import InputError, UsageError
 from attncli.scan import plan, plan_making
 from attncli.scan.corpus import Format
 from attncli.scan.intake import _pieces as intake_pieces
 from attncli.scan.run import run
+from attncli.scan.worker import Worker
 
 
 def written(folder: Path, kind: str, lines: list[str]) -> tuple[Path, Format | None]:
@@ -91,3 +92,34 @@ def test_an_address_that_cannot_be_read_is_bad_input(address, told, encoder, tmp
     assert (answer.code, answer.out) == (3, "")
     assert answer.err.startswith("error: cannot read the corpus: ")
     assert told in answer.err
+
+
+def test_rows_that_change_are_named_though_their_file_keeps_its_size(encoder, lines, tmp_path):
+    path = tmp_path / "corpus.parquet"
+    other = [" ".join(reversed(line.split())) for line in lines]
+
+    def write(texts: list[str]) -> int:
+        table = pyarrow.table({"text": texts, "other": lines})
+        pyarrow.parquet.write_table(
+            table, path, row_group_size=20, compression="none", use_dictionary=False, write_statistics=False
+        )
+        return path.stat().st_size
+
+    size = write(lines)
+    made = planned(encoder, path, tmp_path / "out", shard=20)
+    worker = Worker(made, tmp_path / "out", loaded(str(encoder)))
+    assert write([*lines[:20], *other[20:40], *lines[40:]]) == size
+    worker.compute(0)
+    with pytest.raises(InputError, match="changed since") as caught:
+        worker.compute(1)
+    assert caught.value.where == str(path)
+    worker.compute(2)
+    path.unlink()
+    with pytest.raises(InputError, match="changed since"):
+        worker.compute(0)
+
+
+def test_a_column_that_is_not_there_is_bad_input_before_anything_runs(encoder, lines, tmp_path):
+    path, _ = written(tmp_path, "parquet", lines)
+    answer = ask("scan", str(encoder), str(path), "-o", str(tmp_path / "out"))
+    assert (answer.code, "there is no column 'text'" in answer.err, "body" in answer.err) == (3, True, True)
