@@ -130,7 +130,9 @@ def _compared(plan: Plan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
     found: dict[str, Any] = msgspec.to_builtins(plan)
-    del found["isa"]
+    # a plan that was read without one of these has none
+    found.pop("isa", None)
+    found.setdefault("torch", "")
     found.pop("repeats", None)  # a plan that was read without them has none
     del found["model"]["name"]
     for file in found["files"]:

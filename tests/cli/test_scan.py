@@ -215,6 +215,13 @@ def test_a_plan_without_scores_of_random_repeats_is_the_same_scan(scanned, tmp_p
     assert ask("scan", "compare", str(tmp_path / "scan"), str(scanned)).code == 0
 
 
+def test_a_plan_that_does_not_name_its_torch_is_another(folder, scanned, tmp_path):
+    shutil.copytree(scanned, tmp_path / "scan")
+    spoiled_plan(tmp_path / "scan", lambda plan: (plan.pop("isa"), plan.pop("torch")))
+    answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan"))
+    assert (answer.code, "its torch is '', and" in answer.err) == (2, True), answer.err
+
+
 def test_folders_that_are_no_scans(tmp_path):
     for command in ("show", "verify"):
         answer = ask("scan", command, str(tmp_path))
