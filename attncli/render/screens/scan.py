@@ -9,6 +9,7 @@ from attncli.render.glyphs import spell
 from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, clipped, spaced, stack
+from attncli.render.numbers import percent
 from attncli.render.phrases import say, say_each
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import label, safe
@@ -83,7 +84,13 @@ def _header(document: ScanDocument, view: View) -> Lines:
         [say(view, "scan.corpus"), names],
         [
             say(view, "scan.done"),
-            say(view, "scan.done.value", done.shards[0], done.shards[1], f"{done.texts:,}", f"{done.tokens:,}"),
+            say(
+                view,
+                "scan.done.value",
+                *done.shards,
+                _texts(document, view),
+                say(view, "scan.tokens", f"{done.tokens:,}"),
+            ),
         ],
     ]
     if skipped:
@@ -111,7 +118,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
             _label(one, view),
             number(one.score, view),
             _interval(one.ci95, view),
-            say(view, "scan.repeats") if one.texts is None else f"{one.texts:.0%} {_percent(one.texts_ci95)}",
+            say(view, "scan.repeats") if one.texts is None else _share(one.texts, one.texts_ci95, view),
             say(view, "scan.borderline") if one.borderline else "",
         ]
         for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
@@ -174,8 +181,12 @@ def _interval(between: list[float] | None, view: View) -> str:
     return f"{number(between[0], view)} {spell('–', ascii=view.ascii)} {number(between[1], view)}"
 
 
-def _percent(between: list[float] | None) -> str:
-    return "" if between is None else f"({between[0]:.0%}-{between[1]:.0%})"
+def _share(share: float, between: list[float] | None, view: View) -> str:
+    """A share in percents, with its interval."""
+    if between is None:
+        return percent(share)
+    ends = spell("–", ascii=view.ascii).join(f"{100 * end:.0f}" for end in between)
+    return f"{percent(share)} ({ends})"
 
 
 def _metrics(head: ScanHead, view: View) -> Lines:
@@ -225,7 +236,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
         between = sum(any(one.borderline for one in head.labels) for head in document.heads)
         name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
         told = say(view, "scan.between", between)
-        said.append(say(view, name, labelled, len(document.heads), f"{document.done.texts:,}", told))
+        said.append(say(view, name, labelled, len(document.heads), _texts(document, view), told))
         resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
         if resting:
             said.append(say(view, "scan.answer.sink", resting))
@@ -234,10 +245,12 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     return sentences(said, view)
 
 
+def _texts(document: ScanDocument, view: View) -> str:
+    return say(view, "scan.texts", f"{document.done.texts:,}")
+
+
 def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     earned = [f"{_label(one, view)} ({number(one.score, view)})" for one in head.labels if one.earned]
     name = "scan.answer.head" if earned else "scan.answer.head.none"
     comma = say(view, "scan.comma")
-    return remark(
-        say(view, name, head.layer, head.head, comma.join(earned), f"{document.done.texts:,}"), view, style=""
-    )
+    return remark(say(view, name, head.layer, head.head, comma.join(earned), _texts(document, view)), view, style="")
