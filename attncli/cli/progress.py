@@ -24,11 +24,13 @@ LONG_TEXT = 500_000
 
 
 @contextmanager
-def progress(environment: Environment, what: str, *, layers: bool = False) -> Iterator[Callable[[float], None]]:
+def progress(
+    environment: Environment, what: str | Callable[[], str], *, layers: bool = False
+) -> Iterator[Callable[[float], None]]:
     """A function to be told the share that is done, 0 to 1; shows it with the time left, and wipes it at the end.
 
-    Silent where standard error is no terminal, and with `--quiet`. layers: whether the work is one run, whose layers
-    tell how far it is.
+    Silent where standard error is no terminal, and with `--quiet`. what: stands before the bar; a function where it
+    changes on the way. layers: whether the work is one run, whose layers tell how far it is.
     """
     begun = time.monotonic()
     drawn: list[Progress] = []
@@ -36,9 +38,13 @@ def progress(environment: Environment, what: str, *, layers: bool = False) -> It
     def tell(share: float) -> None:
         if time.monotonic() - begun < PATIENCE or share <= 0:
             return
+        from attncli.render.phrases.translation import translated
+        from attncli.render.safe import safe
+
+        told = safe(translated(what if isinstance(what, str) else what(), environment.lang))
         if not drawn:
-            drawn.append(_started(environment, what, begun))
-        drawn[0].update(drawn[0].task_ids[0], completed=share)
+            drawn.append(_started(environment, told, begun))
+        drawn[0].update(drawn[0].task_ids[0], completed=share, description=told)
 
     found = tell if watched(environment) else silent
     before, environment.layers = environment.layers, found if layers else silent
@@ -100,20 +106,18 @@ def layers_told(environment: Environment, model: Model) -> Model:
     return replace(model, store=ToldLayers(model.store, told), other=other)
 
 
-def _started(environment: Environment, what: str, begun: float) -> Progress:
+def _started(environment: Environment, told: str, begun: float) -> Progress:
     """A bar that goes when it ends: the share done and the time left, counted from the beginning."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from attncli.render.console import console
-    from attncli.render.phrases.translation import translated
-    from attncli.render.safe import safe
     from attncli.render.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
     screen = console(View(width=environment.columns, color=not plain), environment.stderr, deep=False)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     bar = Progress(*columns, console=screen, transient=True, refresh_per_second=5)
-    bar.add_task(safe(translated(what, environment.lang)), total=1.0)
+    bar.add_task(told, total=1.0)
     bar.tasks[0].start_time = begun
     bar.start()
     return bar

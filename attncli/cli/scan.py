@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,9 @@ from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, Run
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from attncli.scan.engines.engine import Engine
+    from attncli.scan.engines.engine import Ended, Engine
     from attncli.scan.plan import Plan
     from attncli.scan.plan_making import Wanted
     from attncli.scan.run import Outcome
@@ -69,7 +70,7 @@ def start(
     how = delivery.check(output, environment, "scan")
     from attncli.cli.checkpoint_option import fetched
     from attncli.scan import plan, plan_making, report
-    from attncli.scan.run import Part, parse_part, run
+    from attncli.scan.run import Part, missing, parse_part, run
 
     _check(measure)
     part = Part() if running.part is None else parse_part(running.part)
@@ -82,9 +83,10 @@ def start(
     del loaded
     from attncli.cli.progress import progress
 
-    with progress(environment, f"{made.texts:,} texts") as tell:
-        counted = _Counted(made, tell)
-        outcome = run(made, out, model, engine, part=part, progress=counted.add)
+    counted = _Counted(made, missing(made, out, part))
+    with progress(environment, counted.said) as tell:
+        counted.tell = tell
+        outcome = run(made, out, model, engine, part=part, progress=counted.add, ended=counted.ended)
     for shard in outcome.recomputed:
         environment.note(f"shard {shard} could not be read and was computed again")
     if outcome.totals is None:
@@ -111,14 +113,26 @@ def _told(outcome: Outcome) -> None:
 
 
 class _Counted:
-    """Texts done, as a share of all."""
+    """How far a scan has come: the texts that are done, and the shards that were given up. shards: those to do."""
 
-    def __init__(self, made: Plan, tell: Any) -> None:
-        self._all, self._tell, self._done = max(made.texts, 1), tell, 0
+    def __init__(self, made: Plan, shards: Sequence[int]) -> None:
+        self._all = max(sum(part.count for shard in shards for part in made.shards[shard]), 1)
+        self._begun, self._done, self._failed = time.monotonic(), 0, 0
+        self.tell: Callable[[float], None] = lambda share: None
 
     def add(self, texts: int) -> None:
         self._done += texts
-        self._tell(min(self._done / self._all, 1.0))
+        self.tell(min(self._done / self._all, 1.0))
+
+    def ended(self, one: Ended) -> None:
+        self._failed += bool(one.reason)
+
+    def said(self) -> str:
+        done, every = f"{self._done:,}", f"{self._all:,}"
+        pace = f"{self._done / max(time.monotonic() - self._begun, 1e-9):.1f}"
+        if self._failed:
+            return f"{done} of {every} texts · {pace} texts/s · failed shards: {self._failed}"
+        return f"{done} of {every} texts · {pace} texts/s"
 
 
 def _check(measure: MeasureOptions) -> None:

@@ -70,19 +70,24 @@ def run(
     """
     shards = part.shards(range(len(plan.shards)))
     broken = _broken(plan, folder, [shard for shard in shards if is_done(folder, shard)])
-    missing = [shard for shard in shards if not is_done(folder, shard)]
+    left = missing(plan, folder, part)
     failed, computed = [], 0
-    if missing:
-        for one in engine.run(Job(plan, folder, model, part.name, progress), missing):
+    if left:
+        for one in engine.run(Job(plan, folder, model, part.name, progress), left):
             if one.reason:
                 failed.append(one)
             else:
                 computed += 1
             if ended is not None:
                 ended(one)
-    left = {one.shard for one in failed}
-    others = [shard for shard in range(len(plan.shards)) if shard not in left and not is_done(folder, shard)]
+    given_up = {one.shard for one in failed}
+    others = [shard for shard in missing(plan, folder) if shard not in given_up]
     return Outcome(None if others else total(plan, folder), failed, computed, broken)
+
+
+def missing(plan: Plan, folder: Path, part: Part = Part()) -> list[int]:
+    """The shards of a part that are not done."""
+    return [shard for shard in part.shards(range(len(plan.shards))) if not is_done(folder, shard)]
 
 
 def _broken(plan: Plan, folder: Path, done: Sequence[int]) -> list[int]:

@@ -158,7 +158,9 @@ class Worker:
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
         used = np.zeros(shape[1:], np.int64)
         places = {
-            "hash": np.array([cut.hash & (2**63 - 1) for cut in batch], np.int64),
+            "hash": np.array(
+                [text_hash(cut.record.text or "", self.plan.seed) & (2**63 - 1) for cut in batch], np.int64
+            ),
             "file": np.array([cut.record.file for cut in batch], np.int64),
             "line": np.array([cut.record.line for cut in batch], np.int64),
         }

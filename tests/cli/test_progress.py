@@ -57,6 +57,16 @@ def test_a_download_shows_each_file_by_its_name() -> None:
     assert "50%" in said
 
 
+@pytest.mark.usefixtures("at_once")
+def test_what_is_said_may_change_on_the_way() -> None:
+    found, words = environment(), iter(["first [b]", "then [b]"])
+    with module.progress(found, lambda: next(words)) as tell:
+        tell(0.25)
+        tell(0.5)
+    said = found.stderr.getvalue()  # type: ignore[attr-defined]
+    assert said.index("first [b]") < said.index("then [b]")
+
+
 @pytest.mark.parametrize("found", [environment(terminal=False), environment(quiet=True)])
 def test_nobody_is_told_where_nobody_looks(found: Environment) -> None:
     with module.downloads(found) as watch:

@@ -17,7 +17,9 @@ from scan.conftest import with_tokenizer
 from scanning import Inside, inside
 from tiny_checkpoints import CASES, make
 
+from attncli.cli.scan import _Counted
 from attncli.scan.engines.engine import Ended, Job
+from attncli.scan.plan import read
 from attncli.scan.shard_files import State, load, save
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
@@ -138,6 +140,21 @@ def test_a_folder_that_cannot_be_made_or_written_is_a_failure(folder, tmp_path):
     for name in ("torn.txt.gz", "torn.txt.zst"):
         answer = ask("scan", str(folder / "model"), str(tmp_path / name), "-o", str(tmp_path / name[-3:]))
         assert (answer.code, answer.err.startswith("error: cannot read the corpus")) == (3, True), answer.err
+
+
+def test_progress_tells_texts_their_pace_and_failures(folder, scanned):
+    made = read(scanned)
+    every = range(len(made.shards))
+    shares: list[float] = []
+    counted = _Counted(made, every)
+    counted.tell = shares.append
+    counted.add(3)
+    assert re.fullmatch(rf"3 of {made.texts} texts · [\d.,]+ texts/s", counted.said())
+    counted.ended(Ended(0, texts=made.shards[0][0].count))
+    counted.ended(Ended(1, "it broke"))
+    assert counted.said().endswith("texts/s · failed shards: 1")
+    counted.add(made.texts)
+    assert shares == [3 / made.texts, 1.0]
 
 
 def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path):

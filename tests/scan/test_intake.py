@@ -123,3 +123,29 @@ def test_a_column_that_is_not_there_is_bad_input_before_anything_runs(encoder, l
     path, _ = written(tmp_path, "parquet", lines)
     answer = ask("scan", str(encoder), str(path), "-o", str(tmp_path / "out"))
     assert (answer.code, "there is no column 'text'" in answer.err, "body" in answer.err) == (3, True, True)
+
+
+def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder, lines, tmp_path, monkeypatch):
+    path, _ = written(tmp_path, "txt", [*lines[:7], lines[0]])
+    size = path.stat().st_size
+    monkeypatch.setattr(plan_making, "SHARD", 2)
+    monkeypatch.setattr(plan_making, "LARGE_SHARD", 5)
+    monkeypatch.setattr(plan_making, "LARGE", size + 1)
+    assert [part.count for shard in planned(encoder, path, tmp_path / "a", shard=0).shards for part in shard] == [
+        2,
+        2,
+        2,
+        2,
+    ]
+    monkeypatch.setattr(plan_making, "LARGE", size)
+    assert [part.count for shard in planned(encoder, path, tmp_path / "b", shard=0).shards for part in shard] == [5, 3]
+    notes: list[str] = []
+    for most, wanted in ((8, True), (7, False)):
+        monkeypatch.setattr("attncli.scan.duplicates.MOST", most)
+        asked = plan_making.Wanted((str(path),), ("entropy",), dedupe=True)
+        folder = tmp_path / str(most)
+        made = plan_making.make(
+            asked, loaded(str(encoder)), str(encoder), folder, stdin=io.BytesIO(), note=notes.append
+        )
+        assert bool(made.choice.duplicates) is wanted
+    assert notes == ["repeated texts are not looked for: the corpus has more than 7 records"]

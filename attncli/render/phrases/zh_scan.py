@@ -41,6 +41,8 @@ SCAN: dict[str, str] = {
     "zstd files need zstandard": "zstd 文件需要 zstandard",
     "this file of the corpus has changed since the scan was planned": "计划扫描之后，语料的这个文件被改动了",
     "the corpus holds no texts": "语料中没有文本",
+    "{0} of {1} texts · {2} texts/s": "{0}/{1} 条文本 · 每秒 {2} 条",
+    "{0} of {1} texts · {2} texts/s · failed shards: {3}": "{0}/{1} 条文本 · 每秒 {2} 条 · 失败的分片：{3}",
     "a line of text at least": "至少一行文本",
     "repeated texts are not looked for: the corpus has more than {0} records": "没有查找重复文本：语料超过 {0} 条记录",
     "this model cannot be scanned": "这个模型不能扫描",

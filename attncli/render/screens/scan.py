@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanHead, ScanLabel
 from attncli.render.glyphs import spell
@@ -149,10 +150,10 @@ def _effects(document: ScanDocument, view: View) -> Lines:
     rows = [
         [
             f"L{head.layer} H{head.head}",
-            number(one.mean, view),
-            _interval(one.ci95, view),
-            number(one.sd, view),
-            number(one.quantiles.get("50"), view),
+            _turn(one.mean, view),
+            _interval(one.ci95, view, _turn),
+            _turn(one.sd, view),
+            _turn(one.quantiles.get("50"), view),
         ]
         for head, one in sorted(found, key=lambda pair: -(pair[1].mean or 0.0))
     ]
@@ -175,10 +176,15 @@ def number(value: float | None, view: View) -> str:
     return "-" if value is None else f"{value:.{view.precision + 1}f}"
 
 
-def _interval(between: list[float] | None, view: View) -> str:
+def _turn(value: float | None, view: View) -> str:
+    """An effect, with two more digits: most heads turn a vector by thousandths."""
+    return number(value, replace(view, precision=view.precision + 2))
+
+
+def _interval(between: list[float] | None, view: View, written: Callable[[float | None, View], str] = number) -> str:
     if between is None:
         return "-"
-    return f"{number(between[0], view)} {spell('–', ascii=view.ascii)} {number(between[1], view)}"
+    return f"{written(between[0], view)} {spell('–', ascii=view.ascii)} {written(between[1], view)}"
 
 
 def _share(share: float, between: list[float] | None, view: View) -> str:
