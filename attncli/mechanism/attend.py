@@ -62,6 +62,11 @@ class Rule(Struct, frozen=True, eq=False):
     softmax_dtype: str | None = None
     apart: Apart | None = None
 
+    def score_dtype(self, backend: Backend, q: Array) -> str:
+        """The type that scores and weights are computed in."""
+        own = backend.dtype_of(q)
+        return self.softmax_dtype or ("float32" if own in LOW_PRECISION else own)
+
 
 class RowBlock(Struct, frozen=True):
     """The stages of queries start..stop-1 over the keys low..high-1; nothing outside is visible.
@@ -123,7 +128,7 @@ def attend_rows(
     """
     keys = k.shape[-2]
     low, high = (0, keys) if whole else _span(rule, start, stop, keys)
-    dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
+    dtype = rule.score_dtype(backend, q)
     stages = _Stages(frozenset(keep))
     queries, scale = backend.cast(q[..., start:stop, :], dtype), rule.scale
     if "raw" not in keep and frexp(scale)[0] == 0.5:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from attncli.arrays.backend import LOW_PRECISION, Array, Backend
+from attncli.arrays.backend import Array, Backend
 from attncli.arrays.threads import in_order
 from attncli.mechanism.attend import RowBlock, Rule, attend, attend_rows
 from attncli.mechanism.key_range import span
@@ -62,7 +62,7 @@ def stream(
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     groups = k.shape[-3]
     shared = heads // groups
-    dtype = rule.softmax_dtype or ("float32" if backend.dtype_of(q) in LOW_PRECISION else backend.dtype_of(q))
+    dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
     ranges, area = row_ranges(rule, queries, keys, rows * groups)
     finite = bool(backend.isfinite(v).all())
@@ -132,7 +132,7 @@ def gathered(
     """Dense attention by blocks of so many weights, put together if they are to be kept. keep: "weights" or nothing;
     shapes as in `stream`, results as in `attended`."""
     heads, queries, keys = q.shape[-3], q.shape[-2], k.shape[-2]
-    dtype = rule.softmax_dtype or backend.dtype_of(q)
+    dtype = rule.score_dtype(backend, q)
     lead = np.broadcast_shapes(q.shape[:-3], k.shape[:-3])
     kept = {name: backend.full((*lead, heads, queries, keys), 0, dtype) for name in keep}
 

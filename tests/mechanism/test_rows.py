@@ -11,6 +11,7 @@ from masks import pairs
 from msgspec.structs import replace
 
 from attncli.arrays.backend import backend_of
+from attncli.arrays.numpy_backend import dtype_named
 from attncli.mechanism import streaming
 from attncli.mechanism.attend import EVERY_STAGE, Rule, attend
 from attncli.mechanism.key_range import span, surely
@@ -101,6 +102,17 @@ def test_large_dense_attention_is_gathered_from_blocks(monkeypatch):
     assert dense("weights") == 1
     assert dense() == 2
     assert dense("weights", "masked") == 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_gathered_weights_are_of_the_type_that_dense_ones_are(dtype):
+    q, k, v = (np.asarray(x, dtype_named(dtype)) for x in case(0, queries=N, keys=N, kv_heads=2))
+    backend, rule = backend_of(q, k, v), Rule(0.5, mask=Causal())
+    dense = attend(backend, q, k, v, rule)
+    kept, mixed, _ = gathered(backend, q, k, v, rule, keep=("weights",), block=4 * 3 * N)
+    assert kept["weights"].dtype == dense.stages["weights"].dtype
+    assert mixed.dtype == dense.mixed.dtype
+    assert np.allclose(kept["weights"], dense.stages["weights"], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
