@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 
 # `signal` itself imports for a millisecond
 from _signal import SIGINT, default_int_handler, getsignal, signal  # type: ignore[import-not-found]
@@ -29,10 +31,21 @@ def main() -> int:
         # CPython remembers an interrupt inside an exec of text (which is how dataclasses are made) and would end
         # `python -m` by the signal in place of this code; the next exec makes it forget.
         exec("pass")
+    if "torch" in sys.modules:
+        _end(code)
     return code
 
 
-if __name__ == "__main__":
-    import sys
+def _end(code: int) -> None:
+    """End the process with what it holds: torch takes a fifth of a second to be taken down, the system none."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError, AttributeError):
+        return  # closed or full: the interpreter's own end tells
+    atexit._run_exitfuncs()
+    os._exit(code)
 
+
+if __name__ == "__main__":
     sys.exit(main())

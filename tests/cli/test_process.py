@@ -67,3 +67,26 @@ def test_a_traceback_only_when_asked_for() -> None:
     loud = finish(attn("run", "x", "--query", "y"), {"ATTN_DEBUG": "1"})
     assert (quiet.returncode, "Traceback" in quiet.stderr) == (3, False)
     assert "Traceback" in loud.stderr
+
+
+ENDED = """
+import atexit, sys
+import attncli.cli as cli
+from attncli.__main__ import main
+cli.main = lambda: print("said", end="") or 3
+class Kept:
+    def __del__(self):
+        print("taken down", file=sys.stderr)
+atexit.register(lambda: print("put away", file=sys.stderr))
+kept = Kept()
+if sys.argv[1] == "torch":
+    sys.modules["torch"] = sys
+sys.exit(main())
+"""
+"""A process that holds torch, or none, and what must be put away."""
+
+
+@pytest.mark.parametrize(("held", "told"), [("torch", ["put away"]), ("none", ["put away", "taken down"])])
+def test_a_process_ends_with_all_it_said_and_what_it_holds_of_torch(held: str, told: list[str]) -> None:
+    done = finish([sys.executable, "-c", ENDED, held], stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout, done.stderr.split("\n")[:-1]) == (3, "said", told)
