@@ -29,7 +29,10 @@ def guarded(
     environment.lang = _language(arguments, environment)
     try:
         with nullcontext() if heeded is None else heeded(environment), together(), environment.endings:
-            return _answer(arguments, environment)
+            ended = _answer(arguments, environment)
+            if environment.stopped is not None:  # a library took what was raised for its own
+                raise KeyboardInterrupt
+            return ended
     except BrokenPipeError:
         return ExitCode.OK  # the reader has what it wanted
     except Exception as error:

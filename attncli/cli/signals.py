@@ -24,7 +24,7 @@ def heeded(environment: Environment) -> Iterator[None]:
     """In the block these signals are raised where the program is, and `environment.stopped` says which came.
 
     What the caller has ignored (`nohup`, or `&` in a script) stays ignored. A second one ends at once, as
-    does one that comes while a module is imported, and also then no half-written file is left.
+    does one that comes while a module is imported or in a destructor, and also then no half-written file is left.
     """
     caught: dict[int, Any] = {}
 
@@ -36,12 +36,16 @@ def heeded(environment: Environment) -> Iterator[None]:
             environment.stderr.write("\x1b[?25h")  # the cursor, which progress hides
         os._exit(128 + number)
 
+    def lost(said: sys.UnraisableHookArgs) -> None:
+        # raised in a destructor, from which nothing is raised on; what else is said while all ends is for nobody
+        if environment.stopped is not None and issubclass(said.exc_type, KeyboardInterrupt | Stopped):
+            at_once(environment.stopped, None)
+
     def stop(number: int, frame: FrameType | None) -> None:
         environment.stopped = number
         for each in caught:
             signal.signal(each, at_once)
-        # what is interrupted in a place where nothing can be raised (a destructor) says so to nobody
-        sys.unraisablehook = lambda said: None
+        sys.unraisablehook = lost
         if _importing(frame):  # torch imports Python from its C++, which aborts where anything is raised through it
             at_once(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped

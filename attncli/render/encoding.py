@@ -104,9 +104,10 @@ def _dumps(value: Any) -> bytes:
 
     try:
         found = orjson.dumps(value, default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except (
-        TypeError
-    ):  # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
+    except TypeError as error:
+        if error.__cause__ is not None and not isinstance(error.__cause__, Exception):
+            raise error.__cause__ from None  # Ctrl-C while `default` was asked
+        # a lone surrogate, a big-endian array or a very large number, for which orjson does not ask `default`
         found = orjson.dumps(_rewritten(value), default=_plain_value, option=orjson.OPT_SERIALIZE_NUMPY)
     if found.isascii() and b"\x7f" not in found:
         return found

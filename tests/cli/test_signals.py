@@ -129,6 +129,45 @@ except BaseException:
     assert [path.name for path in tmp_path.iterdir()] == ["stopped_in_here.py"]
 
 
+LOST = """
+import signal, sys
+from pathlib import Path
+from attncli.cli import border
+from attncli.cli.output import Environment
+from attncli.cli.signals import heeded
+from attncli.inputs.atomic import atomic_writer
+class Falling:
+    def __del__(self):
+        signal.raise_signal(getattr(signal, sys.argv[2]))
+def answer(arguments, environment):
+    with atomic_writer(Path(sys.argv[1], "out")) as stream:
+        stream.write(b"half")
+        if sys.argv[3] == "destructor":
+            falling = Falling()
+            del falling
+            print("went on")
+        else:
+            try:
+                signal.raise_signal(getattr(signal, sys.argv[2]))
+            except BaseException:
+                pass
+    return 0
+border._answer = answer
+sys.exit(border.guarded([], Environment.of_process(), heeded))
+"""
+
+
+@pytest.mark.parametrize("where", ["destructor", "library"])
+@pytest.mark.parametrize(("name", "code"), ENDINGS)
+def test_a_signal_is_not_lost_where_nothing_is_raised_on(name: str, code: int, where: str, tmp_path: Path) -> None:
+    """In a destructor, and in a library that takes whatever is raised for a failure of its own."""
+    (tmp_path / "out").write_text("before")
+    done = finish([sys.executable, "-c", LOST, str(tmp_path), name, where])
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "before"
+
+
 def test_what_the_caller_ignores_is_ignored() -> None:
     program = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"

@@ -53,6 +53,17 @@ def test_every_kind_of_value(write) -> None:
     assert write(document) == write(document)
 
 
+def test_ctrl_c_is_none_of_the_values_that_cannot_be_written(monkeypatch) -> None:
+    """orjson raises a TypeError of its own in place of whatever is raised while it asks for a value."""
+
+    def interrupted(value: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attncli.render.encoding._plain_value", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ndjson_line({"a": [{"b": np.longdouble(1)}]})
+
+
 def test_one_member_per_line_and_one_line() -> None:
     assert json_bytes({"a": 1, "b": [1, 2]}) == b'{\n"a": 1,\n"b": [1,2]\n}\n'
     assert json_bytes({}) == b"{}\n"
