@@ -95,10 +95,9 @@ def outer_roles(spec: Spec) -> list[Role]:
     if spec.head is not None and spec.head.offsets:
         found.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
     if spec.head is not None and not spec.head.tied:
-        found += [
-            Role("head.weight", (spec.vocabulary, width), optional=True),
-            Role("head.bias", (spec.vocabulary,), optional=True),
-        ]
+        found.append(Role("head.weight", (spec.vocabulary, width), optional=True))
+    if spec.head is not None:
+        found.append(Role("head.bias", (spec.vocabulary,), optional=True))
     return found
 
 

@@ -107,7 +107,7 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
             expected="a decoder checkpoint saved with its language-model head",
         )
     scores = backend.matmul(finished, backend.transpose(matrix[entries])) * head.scale
-    for role, there in (("head.bias", not head.tied), ("head.offsets", head.offsets)):
-        added = weights(role) if there else None
+    for role in ("head.bias", "head.offsets"):
+        added = weights(role)
         scores = scores if added is None else scores + added[..., entries]
     return scores if head.softcap is None else backend.tanh(scores / head.softcap) * head.softcap

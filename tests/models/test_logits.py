@@ -13,7 +13,10 @@ import attncli
 
 IDS = (7, 3, 3, 50, 11, 28, 5, 44, 9, 13, 2, 31, 17)
 TARGET = (2, 17, 33, 8, 40, 6, 19)
-DECODERS = ("opt post-norm", "gpt2 with head", "llama", "gemma2", "cohere", "falcon new")
+DECODERS = {
+    **{name: CASES[name] for name in ("opt post-norm", "gpt2 with head", "llama", "gemma2", "cohere", "falcon new")},
+    "phi, tied but for the bias": replace(CASES["phi"], config={**CASES["phi"].config, "tie_word_embeddings": True}),
+}
 TWO_SIDED = {
     "t5": CASES["t5"],
     "t5 gated": replace(CASES["t5 gated"], saved_by="AutoModelForSeq2SeqLM"),
@@ -48,7 +51,7 @@ def apart(folder: Path, *, two_sided: bool) -> float:
 @pytest.mark.parametrize("name", DECODERS)
 def test_decoders(name: str, tmp_path: Path) -> None:
     # positions and norms are float32 in transformers whatever its type
-    assert apart(make(CASES[name], tmp_path), two_sided=False) < 1e-5
+    assert apart(make(DECODERS[name], tmp_path), two_sided=False) < 1e-5
 
 
 @pytest.mark.parametrize("name", TWO_SIDED)

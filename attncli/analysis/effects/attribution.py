@@ -209,8 +209,8 @@ def _direction(text: Text, outer: Weights, target: int, versus: int | None) -> t
     signed = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
     direction = sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed) * head.scale
     added = 0.0
-    for role, there in (("head.bias", not head.tied), ("head.offsets", head.offsets)):
-        numbers = _numbers(text, outer(role)) if there else None
+    for role in ("head.bias", "head.offsets"):
+        numbers = _numbers(text, outer(role))
         if numbers is not None:
             added += sum(sign * float(numbers.reshape(-1)[row]) for row, sign in signed)
     if head.projection:
