@@ -21,6 +21,8 @@ from attncli.scan.intake import File, Range
 from attncli.scan.shard_files import PLANNING, temporary
 
 NAME = "plan.json"
+SCHEMA = "attn.scan.plan/2"
+"""Another number for plans whose shards hold other arrays or columns."""
 COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""
 SHARD = 4096
@@ -51,8 +53,8 @@ class ModelPlan:
 class Choice:
     """Which texts count. sample: how many are drawn, 0 for all; threshold: the largest hash that is drawn.
     duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or "truncate"
-    texts
-    of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that tells what belongs together."""
+    texts of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that tells what belongs
+    together."""
 
     sample: int = 0
     threshold: int = 2**64 - 1
@@ -155,7 +157,7 @@ def write(plan: Plan, folder: Path) -> Plan:
         try:
             os.link(beside, folder / NAME)  # fails where a plan is there: who comes second compares
         except FileExistsError:
-            there = read(folder)
+            there = _there(folder)
             try:
                 _agree(there, plan, folder)
             except UsageError:
@@ -171,7 +173,16 @@ def write(plan: Plan, folder: Path) -> Plan:
 
 
 def read(folder: Path) -> Plan:
-    """The plan of a scan. Raises InputError where there is none, or it is no plan."""
+    """The plan of a scan. Raises InputError where there is none, or it is no plan, or one of other shards."""
+    found, path = _there(folder), folder / NAME
+    if found.schema != SCHEMA:
+        raise InputError(
+            f"another version of attn made this scan: its plan is {found.schema!r}", where=str(path), expected=SCHEMA
+        )
+    return found
+
+
+def _there(folder: Path) -> Plan:
     path = folder / NAME
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Plan)
@@ -235,6 +246,3 @@ def _short(value: Any) -> str:
 def versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Names of metrics, each with its version, once each."""
     return tuple((name, metric_version(name)) for name in dict.fromkeys(names))
-
-
-SCHEMA = "attn.scan.plan/1"

@@ -29,7 +29,7 @@ from attncli.scan.fixed_point import fixed
 from attncli.scan.layers import Layers
 from attncli.scan.plan import COPIES, Plan
 from attncli.scan.shard_files import State, save
-from attncli.scan.tables import Links, Rows
+from attncli.scan.tables import Links, Place, Rows
 from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
 from attncli.scan.text_hash import text_hash
 
@@ -164,7 +164,7 @@ class Worker:
             "file": np.array([cut.record.file for cut in batch], np.int64),
             "line": np.array([cut.record.line for cut in batch], np.int64),
         }
-        names = [(cut.record.file, cut.record.line) for cut in batch]
+        names = [_place(cut.record) for cut in batch] if rows is not None or links is not None else []
         if self._effects is not None:
             at = self.columns.index(EFFECT)
             heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
@@ -220,6 +220,11 @@ class Worker:
         norm[:, last, heads] = ~np.isnan(score)
         baseline[:, last, heads] = np.take_along_axis(baseline[:, at, heads], best, 1)[:, 0]
         used[last, heads] = used[at, heads].max(0)
+
+
+def _place(record: Record) -> Place:
+    """How tables name a text."""
+    return Place(text_hash(record.text or ""), record.file, record.line)
 
 
 def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:

@@ -19,6 +19,7 @@ from attncli.errors import InputError
 from attncli.scan import plan, plan_making
 from attncli.scan.shard_files import load
 from attncli.scan.tallies import METRIC_LABELS
+from attncli.scan.text_hash import text_hash
 from attncli.scan.totals import total
 from attncli.scan.worker import Worker
 
@@ -130,6 +131,36 @@ def test_equal_texts_are_examples_in_one_order_whatever_comes_first(encoder, lin
     forwards, backwards = (total(made, tmp_path / "out", order) for order in (range(5), range(4, -1, -1)))
     assert (forwards.examples["line"] == backwards.examples["line"]).all()
     assert forwards.digest() == backwards.digest()
+
+
+def test_rows_and_links_of_two_scans_join_by_their_texts(encoder, decoder, lines, tmp_path):
+    """The same texts in other files, lines and shards, under another seed and of another model."""
+    (tmp_path / "one.txt").write_text("\n".join(lines))
+    (tmp_path / "folder").mkdir()
+    for at, some in enumerate((lines[40:], lines[:40])):
+        (tmp_path / "folder" / f"{at}.txt").write_text("".join(f"  {line}\r\n" for line in reversed(some)))
+    wanted = {"metrics": ("sink",), "labels": False, "rows": True, "find": ("from=w1 weight>=0.1",)}
+    scanned(encoder, tmp_path / "one.txt", tmp_path / "a", **wanted)
+    scanned(decoder, tmp_path / "folder", tmp_path / "b", seed=5, shard=7, **wanted)
+
+    def tables(name: str, kind: str) -> list[dict[str, Any]]:
+        paths = sorted((tmp_path / name).rglob(f"*.{kind}.parquet"))
+        return [row for path in paths for row in parquet.read_table(path).to_pylist()]
+
+    files = {"a": [lines], "b": [lines[40:][::-1], lines[:40][::-1]]}
+    for kind in ("rows", "links"):
+        said: dict[str, dict[int, set[str]]] = {}
+        for name in ("a", "b"):
+            found = said[name] = {}
+            for row in tables(name, kind):
+                found.setdefault(row["text"], set()).add(files[name][row["file"]][row["line"]])
+        assert all(len(texts) == 1 for found in said.values() for texts in found.values())
+        common = said["a"].keys() & said["b"].keys()
+        assert all(said["a"][one] == said["b"][one] for one in common)
+        assert len(common) == 60 if kind == "rows" else len(common) > 10
+    rows = tables("a", "rows")
+    assert list(rows[0]) == ["text", "file", "line", "layer", "head", "tokens", "rows", "sink"]
+    assert {row["text"] for row in rows} == {text_hash(line) for line in lines}
 
 
 def test_links_meet_their_condition(decoder, corpus, lines, tmp_path):
