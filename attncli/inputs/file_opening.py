@@ -14,12 +14,14 @@ SIZE_LIMIT = 2 * 2**30
 
 def is_there(path: Path) -> bool:
     """Whether there is such a file or folder. Raises InputError where that cannot be found out: its folder may not be
-    searched."""
+    searched, or its name is too long."""
     try:
         return path.exists()
     except OSError as error:
         raise InputError(
-            f"cannot look for this file: {error.strerror}", where=str(path), expected="a folder that may be searched"
+            f"cannot look for this file: {error.strerror}",
+            where=str(path),
+            expected="the name of a file, in a folder that may be searched",
         ) from error
 
 

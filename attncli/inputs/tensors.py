@@ -14,7 +14,7 @@ from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.inputs.archive import check_torch_zip, open_archive, write_npz
 from attncli.inputs.atomic import atomic_writer
 from attncli.inputs.dtypes import checked
-from attncli.inputs.file_opening import SIZE_LIMIT, open_regular
+from attncli.inputs.file_opening import SIZE_LIMIT, is_there, open_regular
 from attncli.inputs.npy import NpyHeader, read_npy_data, read_npy_header
 from attncli.inputs.safetensors_file import Header, read_entry, read_header, write_safetensors
 
@@ -152,7 +152,7 @@ def _state_dict(path: Path, limit: int) -> dict[str, np.ndarray[Any, Any]]:
 def _format(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in FORMATS:
-        if strange := "this is a folder" if path.is_dir() else "" if path.exists() else "there is no such file":
+        if strange := "there is no such file" if not is_there(path) else "this is a folder" if path.is_dir() else "":
             raise InputError(strange, where=str(path), expected=WHAT)
         raise InputError(f"{kind or 'no ending'} is not a known kind of tensor file", where=str(path), expected=WHAT)
     return kind

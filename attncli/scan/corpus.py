@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.inputs.file_opening import is_there
 
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
@@ -71,7 +72,7 @@ def find(asked: Sequence[str]) -> list[str]:
             found.append(name)
             continue
         path = Path(name)
-        if path.is_dir():
+        if is_there(path) and path.is_dir():
             inside = sorted(str(one) for one in path.rglob("*") if one.is_file() and _is_corpus(one))
         else:
             inside = [name] if path.is_file() else sorted(_matching(name))

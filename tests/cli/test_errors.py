@@ -71,6 +71,10 @@ def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
     assert (found.returncode, found.stderr) == (0, "")
 
 
+LONG = "x" * 300
+ENDLESS = [("tensors", LONG), ("run", "a b", "--weights", LONG), ("scan", "minilm", LONG, "-o", "nowhere")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -81,6 +85,7 @@ def test_what_libraries_warn_of_does_not_reach_standard_error() -> None:
         (("tensors", "."), 3, "this is a folder"),
         (("tensors", "nowhere"), 3, "there is no such file"),
         (("run", "a b", "--weights", "nowhere"), 3, "there is no such file"),
+        *((asked, 3, "cannot look for this file: File name too long") for asked in ENDLESS),
         (("patch", "-", "-"), 2, "standard input is one text"),
     ],
 )

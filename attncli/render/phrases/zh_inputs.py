@@ -48,7 +48,7 @@ INPUTS: dict[str, str] = {
     "tensor {0} holds {1} at [{2}], the first of {3} that are not finite": "张量 {0} 在 [{2}] 处为 {1}，是 {3} 个非有限的数中的第一个",
     "finite numbers": "有限的数",
     "cannot look for this file: {0}": "无法查找这个文件：{0}",
-    "a folder that may be searched": "有权查找的文件夹",
+    "the name of a file, in a folder that may be searched": "文件名，位于有权查找的文件夹中",
     "cannot read this file: {0}": "无法读取这个文件：{0}",
     "this file is cut short: {0} bytes where {1} are needed": "这个文件不完整：只有 {0} 字节，需要 {1} 字节",
     "the whole file": "完整的文件",
