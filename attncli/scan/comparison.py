@@ -14,7 +14,7 @@ from attncli.errors import InputError, UsageError
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document
 from attncli.scan.statistics import benjamini_hochberg, cliffs_delta, cohens_d, interval, two_sided
-from attncli.scan.tallies import STRATA
+from attncli.scan.tallies import STRATA, bins_of
 from attncli.scan.totals import Totals, total
 
 
@@ -90,6 +90,7 @@ class _Sides:
         with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
             self._replicates = [side.whole("replicate_value") / side.whole("replicate_texts") for side in self.sides]
         self._histogram = [side.counted("histogram") for side in self.sides]
+        self._bins = [bins_of(side.columns) for side in self.sides]
 
     def row(self, name: str, place: int) -> tuple[ScanDifference, float | None] | None:
         """One head's difference and its probability; None where a side has no such number."""
@@ -111,7 +112,7 @@ class _Sides:
         low, high = (float(one) - centre + difference for one in interval(drawn))
         error = float(drawn.std(ddof=1))
         z = difference / error if error > 0 else None
-        delta = cliffs_delta(self._histogram[0][at[0], place], self._histogram[1][at[1], place])
+        delta = cliffs_delta(*(self._histogram[side][place, self._bins[side][at[side]]] for side in (0, 1)))
         layer, head = self.sides[0].plan.heads[place]
         probability = None if z is None else two_sided(z)
         row = ScanDifference(

@@ -14,12 +14,14 @@ from attncli.analysis.visible_keys import Floats, Ints
 
 ONE = 1 << 24
 """What 1 is as an integer."""
-BINS = 1024
-STEP = np.log(1.02)
-"""Logarithmic bins are 2 % wide."""
+SHARES, SIZES, SIDE = 1024, 1280, 1152
+"""Bins of shares, of sizes, and of signed quantities on either side of 0."""
+WIDTH = 1.02
+"""Logarithmic bins are 2 % wide; they reach to millions of tokens."""
+STEP = np.log(WIDTH)
 SMALLEST = 1e-4
 """Where logarithmic bins of quantities that are never negative begin; bin 0 holds what is smaller."""
-NEAREST = 0.02
+NEAREST = 1e-3
 """Where the bins of signed quantities begin on either side of 0."""
 
 
@@ -37,37 +39,53 @@ class Scale:
     kind: str
 
     @property
+    def count(self) -> int:
+        """How many bins there are."""
+        return {"share": SHARES, "size": SIZES}.get(self.kind, 2 * SIDE)
+
+    @property
+    def least(self) -> float:
+        """What is nearer to 0 is told as 0; 0 for shares."""
+        return {"share": 0.0, "size": SMALLEST}.get(self.kind, NEAREST)
+
+    @property
     def error(self) -> float:
         """The most that a quantile read off the bins is off: absolute for shares, relative for the others."""
-        return 0.5 / BINS if self.kind == "share" else float(np.expm1(STEP / 2))
+        return 0.5 / SHARES if self.kind == "share" else float(np.expm1(STEP / 2))
 
     def bins(self, values: Floats) -> Ints:
-        """The bin of each value, 0 to `BINS` − 1; values beyond the last bin are in it."""
+        """The bin of each value, 0 to `count` − 1; values beyond the last bin are in it."""
         known = np.nan_to_num(values)
         match self.kind:
             case "share":
-                found = np.floor(known * BINS)
+                found = np.floor(known * SHARES)
             case "size":
-                found = np.floor(np.log(np.maximum(known, SMALLEST) / SMALLEST) / STEP) + (known >= SMALLEST)
+                found = _steps(known, SMALLEST)
             case _:
-                size = np.floor(np.log(np.maximum(np.abs(known), NEAREST) / NEAREST) / STEP) + (
-                    np.abs(known) >= NEAREST
-                )
-                found = BINS // 2 + np.sign(known) * np.minimum(size, BINS // 2 - 1)
-        return np.clip(found, 0, BINS - 1).astype(np.int64)
+                found = SIDE + np.sign(known) * np.minimum(_steps(np.abs(known), NEAREST), SIDE - 1)
+        return np.clip(found, 0, self.count - 1).astype(np.int64)
 
     def centres(self) -> Floats:
         """The value that stands for each bin, ascending."""
-        at = np.arange(BINS)
+        at = np.arange(self.count)
         match self.kind:
             case "share":
-                return (at + 0.5) / BINS
+                return (at + 0.5) / SHARES
             case "size":
-                return np.where(at == 0, 0.0, SMALLEST * np.exp((at - 0.5) * STEP))
+                return _middles(at, SMALLEST)
             case _:
-                side = np.abs(at - BINS // 2)
-                size = np.where(side == 0, 0.0, NEAREST * np.exp((side - 0.5) * STEP))
-                return np.sign(at - BINS // 2) * size
+                return np.sign(at - SIDE) * _middles(np.abs(at - SIDE), NEAREST)
+
+
+def _steps(size: Floats, least: float) -> Floats:
+    """Which logarithmic bin each size is in: 0 below `least`."""
+    found: Floats = np.floor(np.log(np.maximum(size, least) / least) / STEP) + (size >= least)
+    return found
+
+
+def _middles(at: Ints, least: float) -> Floats:
+    """The sizes that stand for logarithmic bins."""
+    return np.where(at == 0, 0.0, least * np.exp((at - 0.5) * STEP))
 
 
 def scale_of(metric: Metric) -> Scale:

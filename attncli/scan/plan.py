@@ -17,6 +17,7 @@ import msgspec
 from attncli.analysis.measure import known
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan.duplicates import name_of
+from attncli.scan.fixed_point import WIDTH, scale_of
 from attncli.scan.intake import File, Range
 from attncli.scan.shard_files import PLANNING, temporary
 
@@ -122,9 +123,11 @@ class Plan:
 
 
 def metric_version(name: str) -> str:
-    """A short digest of a metric's formula, rows and range: another formula is another version."""
+    """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
     metric = known(name)
-    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs)
+    scale = scale_of(metric)
+    binned = (scale.kind, scale.count, scale.least, WIDTH)
+    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 

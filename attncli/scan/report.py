@@ -32,7 +32,7 @@ from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import Plan
 from attncli.scan.shard_files import PLANNING, is_done, written
 from attncli.scan.statistics import interval, wilson
-from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, scale_named
+from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
 from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED
 
@@ -120,7 +120,7 @@ class _Heads:
     """The heads of a scan, one after the other."""
 
     def __init__(self, totals: Totals) -> None:
-        self.totals, self.columns = totals, totals.columns
+        self.totals, self.columns, self.bins = totals, totals.columns, bins_of(totals.columns)
         self.texts = totals.whole("texts")
         # each is the size of a scan's tables: made once, not for every head
         self.counts = {name: totals.counted(name) for name in COUNTED if name in totals.low}
@@ -149,7 +149,7 @@ class _Heads:
 
     def _metric(self, at: int, place: int) -> ScanMetric:
         scale = scale_named(self.columns[at])
-        found = quantiles(self.counts["histogram"][at, place], scale, tuple(QUANTILES.values()))
+        found = quantiles(self.counts["histogram"][place, self.bins[at]], scale, tuple(QUANTILES.values()))
         return ScanMetric(
             texts=int(self.texts[at, place]),
             rows=int(self.counts["rows"][at, place]),
@@ -168,7 +168,7 @@ class _Heads:
         if at < 0 or not self.texts[at, place]:
             return UNSET
         scale = scale_named(EFFECT)
-        found = quantiles(self.counts["histogram"][at, place], scale, tuple(QUANTILES.values()))
+        found = quantiles(self.counts["histogram"][place, self.bins[at]], scale, tuple(QUANTILES.values()))
         return ScanEffect(
             texts=int(self.texts[at, place]),
             mean=_number(self.mean[at, place]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from attncli.analysis.labels import LABELS, decide
 from attncli.analysis.measure import known
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.scan.fixed_point import BINS, Scale, fixed, scale_of
+from attncli.scan.fixed_point import Scale, fixed, scale_of
 from attncli.scan.text_hash import REPLICATES, counts
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
@@ -58,12 +59,18 @@ def scale_named(column: str) -> Scale:
     return Scale("share") if column == POSITIONAL else scale_of(known(column))
 
 
-def tally_shapes(columns: int, heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
+def bins_of(columns: Sequence[str]) -> list[slice]:
+    """Where the bins of each column are among those of a head."""
+    ends = np.cumsum([0, *(scale_named(column).count for column in columns)]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
     """The sizes of what is added up, by name."""
-    shape = (columns, heads)
+    shape = (len(columns), heads)
     plain = ("texts", "value", "square", "row_value", "row_norm", "rows", "baseline")
     found: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
-    found["histogram"] = (*shape, BINS)
+    found["histogram"] = (heads, bins_of(columns)[-1].stop)
     found |= dict.fromkeys(("strata_texts", "strata_value", "strata_square"), (len(STRATA) + 1, *shape))
     found |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
     if labels:
@@ -75,16 +82,16 @@ class Tallies:
     """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
 
     arrays: integers by name: `texts value square row_value row_norm rows baseline` [column, head];
-    `histogram` [column, head, bin]; `strata_texts strata_value strata_square` [stratum, column, head];
+    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value strata_square` [stratum, column, head];
     `replicate_texts replicate_value` [replicate, column, head]; `label_texts` [label, head];
     `label_offsets` [head, offset]. Sums of values are in multiples of 2⁻²⁴.
     """
 
     def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
         self.columns, self.heads, self.labels = tuple(columns), heads, labels
-        shapes = tally_shapes(len(columns), heads, labels=labels)
+        shapes = tally_shapes(columns, heads, labels=labels)
         self.arrays: dict[str, Ints] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
-        self._scales = [scale_named(column) for column in self.columns]
+        self._scales = list(zip(map(scale_named, columns), bins_of(columns), strict=True))
         # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
         self._held: Floats = np.empty((FLUSH, len(columns), heads))
         self._hashes: list[int] = []
@@ -133,11 +140,11 @@ class Tallies:
         mean, times = self._held[: len(self._hashes)], counts(self._hashes)
         self._hashes = []
         there = ~np.isnan(mean)
-        for column, scale in enumerate(self._scales):
-            bins = scale.bins(mean[:, column]) + np.arange(self.heads) * BINS
+        for column, (scale, where) in enumerate(self._scales):
+            bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
             known = bins[there[:, column]]
-            added = np.bincount(known, minlength=self.heads * BINS)
-            self.arrays["histogram"][column] += added.reshape((self.heads, BINS))
+            added = np.bincount(known, minlength=self.heads * scale.count)
+            self.arrays["histogram"][:, where] += added.reshape((self.heads, scale.count))
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
         weights = times.T.astype(np.float64)
         for name, values in (("replicate_value", fixed(mean)), ("replicate_texts", there)):

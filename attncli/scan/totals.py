@@ -170,4 +170,4 @@ def shapes_of(plan: Plan) -> dict[str, tuple[int, ...]]:
     columns = columns_of(plan.metrics, labels=plan.measures.labels, effects=bool(plan.measures.effects))
     heads = len(plan.heads)
     examples = dict.fromkeys((f"top_{name}" for name in FIELDS), (len(columns), heads, plan.measures.top))
-    return {**tally_shapes(len(columns), heads, labels=plan.measures.labels), **examples}
+    return {**tally_shapes(columns, heads, labels=plan.measures.labels), **examples}

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from attncli.analysis.measure import known
-from attncli.scan.fixed_point import BINS, ONE, Scale, fixed, quantiles, scale_of
+from attncli.scan import fixed_point
+from attncli.scan.fixed_point import ONE, Scale, fixed, quantiles, scale_of
+from attncli.scan.plan import metric_version
 from attncli.scan.statistics import benjamini_hochberg, cliffs_delta, cohens_d, interval, two_sided, wilson
 from attncli.scan.text_hash import REPLICATES, counts, text_hash
 
@@ -21,33 +23,46 @@ def test_fixed_point_sums_do_not_depend_on_order():
     assert fixed(np.array([np.nan, 0.5])).tolist() == [0, ONE // 2]
 
 
+SIZES = np.geomspace(1e-5, 131_072, 4001)
+"""To the longest texts that models take."""
+
+
 @pytest.mark.parametrize(
-    ("kind", "values"),
+    ("kind", "values", "least"),
     [
-        ("share", np.linspace(0, 1, 4001)),
-        ("size", np.exp(np.linspace(-6, 7, 4001))),
-        ("signed", np.linspace(-300, 300, 4001)),
+        ("share", np.linspace(0, 1, 4001), 1),
+        ("size", np.array([0.0, *SIZES]), 1e-4),
+        ("signed", np.array([*-SIZES[::-1], 0.0, *SIZES]), 1e-3),
     ],
 )
-def test_a_bin_stands_for_its_values(kind, values):
+def test_a_bin_stands_for_its_values(kind, values, least):
     scale = Scale(kind)
     bins = scale.bins(values)
     assert bins.min() >= 0
-    assert bins.max() < BINS
+    assert bins.max() < scale.count == len(scale.centres())
     assert (np.diff(bins) >= 0).all()
     assert (np.diff(scale.centres()) > 0).all()
-    off = np.abs(scale.centres()[bins] - values)
-    assert (off <= (scale.error if kind == "share" else np.maximum(np.abs(values) * scale.error, 0.02)) * 1.01).all()
+    # within `least` of 0 a value may be told as 0
+    bound = scale.error * (1 if kind == "share" else np.maximum(np.abs(values), least / scale.error))
+    assert (np.abs(scale.centres()[bins] - values) <= bound * (1 + 1e-9)).all()
+    assert scale.error <= (0.0014 if kind == "share" else 0.01)
+
+
+def test_another_binning_is_another_version_of_a_metric(monkeypatch):
+    names = ("signed_distance", "distance", "sink")
+    before = [metric_version(name) for name in names]
+    monkeypatch.setattr(fixed_point, "NEAREST", 0.02)
+    assert [metric_version(name) == old for name, old in zip(names, before, strict=True)] == [False, True, True]
 
 
 def test_quantiles_are_near_the_true_ones():
     values = np.random.default_rng(1).beta(2, 5, 20_000)
     scale = Scale("share")
-    histogram = np.bincount(scale.bins(values), minlength=BINS)
+    histogram = np.bincount(scale.bins(values), minlength=scale.count)
     for at in (0.05, 0.5, 0.95):
         (found,) = quantiles(histogram, scale, (at,))
         assert abs(found - np.quantile(values, at)) <= 0.0014
-    assert quantiles(np.zeros(BINS, np.int64), scale, (0.5,)) == [None]
+    assert quantiles(np.zeros(scale.count, np.int64), scale, (0.5,)) == [None]
     assert [scale_of(known(name)).kind for name in ("sink", "distance", "signed_distance", "entropy")] == [
         "share",
         "size",

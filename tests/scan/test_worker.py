@@ -18,7 +18,7 @@ from attncli.analysis.metrics import METRICS
 from attncli.errors import InputError
 from attncli.scan import plan, plan_making
 from attncli.scan.shard_files import load
-from attncli.scan.tallies import METRIC_LABELS
+from attncli.scan.tallies import METRIC_LABELS, bins_of
 from attncli.scan.text_hash import text_hash
 from attncli.scan.totals import total
 from attncli.scan.worker import Worker
@@ -83,7 +83,7 @@ def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
     np.testing.assert_allclose(totals.whole("square")[1] / texts, (values**2).mean(0), atol=1e-6)
     by_row = totals.whole("row_value")[1] / totals.whole("row_norm")[1]
     np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
-    assert totals.whole("histogram")[1].sum(-1).tolist() == [60] * len(made.heads)
+    assert totals.counted("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
     assert totals.whole("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
     assert totals.counts["texts"] == 60
 

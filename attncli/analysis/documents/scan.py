@@ -67,9 +67,13 @@ class ScanMetric(Part, frozen=True, kw_only=True):
     mean_texts: Annotated[float | None, says("Mean over texts, each counted once.")]
     mean_rows: Annotated[float | None, says("Mean over query rows: long texts count more.")]
     sd: float | None
-    quantiles: Annotated[dict[str, float | None], says("By percent, from a histogram of 1,024 bins.")]
+    quantiles: Annotated[dict[str, float | None], says("By percent, from a histogram.")]
     quantile_error: Annotated[
-        float, says("The most that a bin puts a quantile off: absolute for shares, else relative.")
+        float,
+        says(
+            "The most that a bin puts a quantile off: absolute for shares, else relative; sizes below 0.0001 and "
+            "signed distances within 0.001 are told as 0."
+        ),
     ]
     ci95: Annotated[Interval | None, says("95 % interval of mean_texts, from 200 Poisson bootstrap replicates.")]
     baseline: Annotated[float | None, says("The same mean for uniform attention.")]
