@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *MADE])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_changed_document_is_shown_or_refused(name: str, folder: Path) -> None:
     line = [part.replace("{t}", str(folder)) for part in (COMMANDS | MADE)[name]]
     document: dict[str, Any] = ask(*line, "--json").json

@@ -66,6 +66,7 @@ def test_links_overview_and_average_are_those_of_the_weights(folder: str, words:
     assert average == pytest.approx([sum(rows[row][key] for rows in every.values()) / 18 for key in range(len(tokens))])
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_picture_holds_every_head_and_leaves_the_screen_as_it_is(folder: str, tmp_path: Path) -> None:
     path = tmp_path / "all.svg"
     for more in ((), ("--query", "it:2"), ("--words",), ("--show", "links")):

@@ -97,7 +97,7 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
     def found(first: bool, sides: Sides) -> Iterator[HeadRecord]:
         for one in document.heads:
             place, values = (one.a, one.weights_a) if first else (one.b, one.weights_b)
-            weights = np.asarray(values, np.float32)
+            weights = _single(values)
             yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), np.isfinite(weights))
 
     records = []
@@ -114,18 +114,24 @@ def _heads(
 ) -> Iterator[HeadRecord]:
     for layer, head in parts:
         held = getattr(head, "weights", UNSET)
-        weights = None if held is UNSET else np.asarray(held, np.float32)
+        weights = None if held is UNSET else _single(held)
         pooled = (getattr(head, "pool", UNSET) or 1) > 1
         if weights is None or pooled or not len(weights):
             yield _known(document, layer, head, sides, weights if pooled else None)
             continue
         scores = getattr(head, "scores", UNSET)
-        seen = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(np.asarray(scores, np.float32))
+        seen = np.ones(weights.shape, bool) if scores is UNSET else np.isfinite(_single(scores))
         if rows is not None:  # only some queries are held: the others are as if they saw nothing
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, seen
             weights, seen = whole[0], whole[1] > 0
         yield _of_weights(layer, head.head, sides, weights, seen)
+
+
+def _single(values: Any) -> Floats:
+    """Numbers of a document in float32. One that is too large for it becomes infinite, which is no news of ours."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32)
 
 
 def _of_weights(layer: int, head: int, sides: Sides, weights: Floats, seen: Bools) -> HeadRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -54,6 +54,12 @@ def draw_heads(drawing: Drawing, document: AboutHeads, scale: str, say: Say) -> 
         draw_metrics(drawing, heads, titles, top + (20 if held else 0), said=say("uniform"))
 
 
+def _mean_of_seen(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The mean weight of each key over the heads that see it; 0 where none does. weights: [head, key], NaN is hidden."""
+    seen = np.isfinite(weights)
+    return np.where(seen, weights, 0.0).sum(0) / np.maximum(seen.sum(0), 1)
+
+
 def _draw_maps(
     drawing: Drawing, document: AboutHeads, held: list[HeldWeights], top: float, scale: str, say: Say
 ) -> float:
@@ -68,9 +74,9 @@ def _draw_maps(
     if average and len(maps) > 1:
         maps.append(Map(say("average"), as_matrix(average.weights), rows, keys))
     if isinstance(document, RunDocument) and document.queries and len(keys) <= WORDS:
-        mean = np.nanmean([one.values[0] for one in maps], 0)
-        high = float(np.nanmax(mean)) or 1.0
-        shares = [0.0 if np.isnan(weight) else float(weight) / high for weight in mean]
+        mean = _mean_of_seen(np.stack([one.values[0] for one in maps]))
+        high = float(mean.max()) or 1.0
+        shares = [float(weight) / high for weight in mean]
         joined = _joined(document, len(keys))
         top = draw_sentence(drawing, keys, joined, shares, document.queries[0], top) + 14
     layers = [one.layer for one in held if one.layer is not None]
