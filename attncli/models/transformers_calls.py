@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENGINE = "attn_stages"
 
-HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position")
+HARMLESS = ("s_aux", "position_bias", "position_ids", "cache_position", "indices")
 """The tensors beside queries, keys, values and mask that are used, or that change nothing in attention itself."""
 
 
@@ -86,7 +86,7 @@ def forward(
     with torch.no_grad(), told(family, ""), passing(*looked_at) as passages, _in_place_of_attention(answer, passages):
         if memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
-            seen = outputs.BaseModelOutput(last_hidden_state=memory[None])
+            seen = outputs.MoEModelOutput(last_hidden_state=memory[None])  # what a router said is asked for of some
             out = theirs(encoder_outputs=seen, decoder_input_ids=given, use_cache=False)
         elif theirs.config.is_encoder_decoder:
             out = theirs.get_encoder()(input_ids=given)
@@ -130,6 +130,10 @@ def _outside(
         rest = whole.masked_fill(~seen, 0.0)
         bias = rest if bool(rest.any()) else None
         seen = None if bool(seen.all()) else seen
+    if told.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
+        among = torch.zeros((1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device)
+        among = among.scatter(-1, told["indices"][:1].long(), True)
+        seen = among if seen is None else seen & among
     if told.get("position_bias") is not None:
         bias = told["position_bias"][0] if bias is None else bias + told["position_bias"][0]
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)

@@ -220,7 +220,7 @@ def load_foreign(
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(*checkpoint.notes, WARNING, *idle(spec)),
+        warnings=(*checkpoint.notes, WARNING, *idle(spec), *several(first.streams)),
         theirs=theirs,
         layers=layers,
         attending=attending,
@@ -237,3 +237,9 @@ def idle(spec: Spec) -> tuple[str, ...]:
         f"{'layer' if len(layers) == 1 else 'layers'} {', '.join(map(str, layers))} ({kind}): no attention to show"
         for kind, layers in found.items()
     )
+
+
+def several(streams: int) -> tuple[str, ...]:
+    """What to tell of layers between which each token has several vectors."""
+    told = f"between layers each token has {streams} vectors; what enters and leaves a layer is their mean"
+    return (told,) if streams > 1 else ()

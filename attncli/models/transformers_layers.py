@@ -6,7 +6,7 @@ nothing (recurrences, convolutions, feed-forward parts) count as layers, too. La
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -17,14 +17,16 @@ from attncli.arrays.backend import Array
 class Passage:
     """One layer as it runs, filled in on the way.
 
-    entered, left: [token, width]. rotating: whether it was handed the angles of a rotary embedding. out: what the
+    entered, left: [token, width]. streams: how many vectors a token has between layers; of several, both are the mean.
+    rotating: whether it was handed the angles of a rotary embedding. out: what the
     output projection made of its attention's heads, by call, None where no projection was seen. given: what
     each attention was given, [token, width]. awaited: how many numbers the next projection is to take.
     """
 
-    def __init__(self, module: Any, entered: Array | None, *, rotating: bool) -> None:
+    def __init__(self, module: Any, entered: Array | None, *, streams: int, rotating: bool) -> None:
         self.module = module
         self.entered = entered
+        self.streams = streams
         self.rotating = rotating
         self.left: Array | None = None
         self.out: list[Array | None] = []
@@ -41,10 +43,10 @@ class Passages:
         self._depth = 0
         self._given: Array | None = None
 
-    def enter(self, module: Any, entered: Array | None, *, rotating: bool) -> None:
+    def enter(self, module: Any, entered: Array | None, *, streams: int, rotating: bool) -> None:
         """A layer begins, or a member of a list within one."""
         if self._depth == 0:
-            self.made.append(Passage(module, entered, rotating=rotating))
+            self.made.append(Passage(module, entered, streams=streams, rotating=rotating))
         self._depth += 1
 
     def leave(self, left: Array | None) -> None:
@@ -102,14 +104,14 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         rotating = kwargs.get("position_embeddings") is not None
-        entered = _vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values()))
-        passages.enter(module, entered, rotating=rotating)
+        entered, streams = _vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())
+        passages.enter(module, entered, streams=streams, rotating=rotating)
 
     def taking(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        passages.take(_vectors(torch, (*args, kwargs.get("hidden_states"), *kwargs.values())))
+        passages.take(_vectors(torch, (*args, kwargs.get("hidden_states")), kwargs.values())[0])
 
     def after(module: Any, args: Any, output: Any) -> None:
-        passages.leave(_vectors(torch, output if isinstance(output, (tuple, list)) else (output,)))
+        passages.leave(_vectors(torch, output if isinstance(output, (tuple, list)) else (output,))[0])
 
     def any_module(module: Any, args: Any, output: Any) -> None:
         weight = getattr(module, "weight", None)
@@ -131,10 +133,18 @@ def passing(layers: Sequence[Any], attending: Sequence[Any]) -> Iterator[Passage
             handle.remove()
 
 
-def _vectors(torch: Any, among: Sequence[Any]) -> Array | None:
-    """The first of these that is one vector per token: [token, width], or with a batch of one before."""
-    for one in among:
-        if torch.is_tensor(one) and one.ndim in (2, 3) and one.is_floating_point():
-            found: Array = one[0] if one.ndim == 3 else one
-            return found
-    return None
+def _vectors(torch: Any, first: Iterable[Any], then: Iterable[Any] = ()) -> tuple[Array | None, int]:
+    """The vectors of the tokens, [token, width], by the first floats among these, and how many there are for each.
+
+    Stored with a batch of one before; several for each token, [batch, token, stream, width] or [stream, batch, token,
+    width], as their mean. then: looked through where the first hold none, for one vector per token.
+    """
+    for one in first:
+        if torch.is_tensor(one) and one.is_floating_point() and one.ndim in (2, 3, 4):
+            if one.ndim < 4:
+                return (one[0] if one.ndim == 3 else one), 1
+            return (one[0].mean(1), one.shape[2]) if one.shape[0] == 1 else (one[:, 0].mean(0), one.shape[0])
+    for one in then:
+        if torch.is_tensor(one) and one.is_floating_point() and one.ndim in (2, 3):
+            return (one[0] if one.ndim == 3 else one), 1
+    return None, 1

@@ -23,12 +23,14 @@ PROBE = 7
 
 
 class Probed(Struct, frozen=True):
-    """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]."""
+    """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]. streams: how many
+    vectors a token has between layers."""
 
     spec: Spec
     layers: tuple[Any, ...]
     attending: tuple[Any, ...]
     gave: Array
+    streams: int
 
 
 def has_table(theirs: Any) -> bool:
@@ -50,13 +52,17 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
 
     vocabulary, width = (int(size) for size in theirs.get_input_embeddings().weight.shape)
     config = theirs.config.get_text_config()
-    padding = config.pad_token_id
+    padding = getattr(config, "pad_token_id", None)
     code = next(code for code in range(vocabulary - 1, -1, -1) if code != padding or vocabulary == 1)
     probe = [Token(index, "", code, None, None) for index in range(PROBE)]
     ran, gave = forward(theirs, (members(theirs), ()), family, probe, note, backend.device, memory)
     passages = ran.made
     if not calls:
-        raise UnsupportedError(f"the attention of {family!r} does not go through transformers' interface", where=where)
+        raise UnsupportedError(
+            f"no attention of this {family!r} model goes through transformers' interface",
+            where=where,
+            expected="layers that attend, whose attention the library lets others compute",
+        )
     by_layer = [[call for call in calls if call.layer == layer] for layer in range(len(passages))]
     modules = beside(theirs, [passage.module for passage, own in zip(passages, by_layer, strict=True) if own])
     kept = [(passage, own) for passage, own in zip(passages, by_layer, strict=True) if passage.module in modules]
@@ -76,7 +82,9 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
     )
     inner = width if entered is None else int(entered.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
-    return Probed(Spec(family, inner, vocabulary, blocks, embedding), modules, tuple(ran.attending), gave)
+    return Probed(
+        Spec(family, inner, vocabulary, blocks, embedding), modules, tuple(ran.attending), gave, kept[0][0].streams
+    )
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:

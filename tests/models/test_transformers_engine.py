@@ -242,7 +242,9 @@ def test_an_encoder_has_no_mask(folder_of: Callable) -> None:
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        (Case("mamba", {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 1}), "does not go through transformers' interface"),
+        (Case("mamba", {"vocab_size": 61, "hidden_size": 30, "num_hidden_layers": 1}), "no attention of this 'mamba' model"),
+        (Case("codegen", {"vocab_size": 61, "n_embd": 48, "n_layer": 1, "n_head": 4, "rotary_dim": 6, "n_positions": 29}),
+         "no attention of this 'codegen' model"),
         (Case("diffllama", PLAIN), "2 times in one layer"),
     ],
 )  # fmt: skip
