@@ -215,7 +215,8 @@ class Embedding(Struct, frozen=True):
 class Head(Struct, frozen=True):
     """How the last vectors become logits over the vocabulary. Also called unembedding.
 
-    tied: whether the token table is the matrix. scale: multiplies the logits. softcap: their bound, None for none.
+    tied: whether the token table is the matrix where a file has none of its own. scale: multiplies the logits.
+    softcap: their bound, None for none.
     projection: whether a linear map takes the vectors to the width of a narrower table first. offsets: whether a row of
     numbers, one per entry, may be added to the logits.
     """

@@ -47,9 +47,8 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The text model's part of a config, with what it leaves to the library's defaults filled in; None without one."""
     inner = config.get("text_config")
     told = dict(inner) if isinstance(inner, dict) else {}
-    tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
     if told.get("model_type") in MODEL_TYPES and all(key in told for key in NEEDED):
-        return {**tied, **told}
+        return _tied(config, told)
     kind = config.get("model_type")
     if not isinstance(kind, str) or not library.names(kind):
         return None
@@ -61,7 +60,13 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
         raise
     except Exception:  # its Python raises anything on a config that it did not expect: told when the model is built
         return None
-    return whole if isinstance(whole.get("model_type"), str) else None
+    return _tied(config, whole) if isinstance(whole.get("model_type"), str) else None
+
+
+def _tied(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
+    """The text model's config, its head tied if either config says so: one that the file holds counts all the same."""
+    says = [part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part]
+    return {**text, "tie_word_embeddings": any(says)} if says else text
 
 
 def _short(name: str, *, inside: bool, beside: bool) -> str | None:

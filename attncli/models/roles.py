@@ -94,10 +94,11 @@ def outer_roles(spec: Spec) -> list[Role]:
         found.append(Role("head.project.weight", (width, spec.d_model), optional=True))
     if spec.head is not None and spec.head.offsets:
         found.append(Role("head.offsets", (1, spec.vocabulary), optional=True))
-    if spec.head is not None and not spec.head.tied:
-        found.append(Role("head.weight", (spec.vocabulary, width), optional=True))
     if spec.head is not None:
-        found.append(Role("head.bias", (spec.vocabulary,), optional=True))
+        found += [
+            Role("head.weight", (spec.vocabulary, width), optional=True),
+            Role("head.bias", (spec.vocabulary,), optional=True),
+        ]
     return found
 
 

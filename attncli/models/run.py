@@ -14,7 +14,7 @@ from attncli.mechanism.block import run_block
 from attncli.mechanism.context import Context, Weights
 from attncli.mechanism.feed_forward import linear_if_any
 from attncli.mechanism.norm import normalise
-from attncli.mechanism.spec import Spec
+from attncli.mechanism.spec import Head, Spec
 from attncli.mechanism.trace import LayerTrace
 
 
@@ -90,6 +90,12 @@ def finish(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Arr
     return normalise(backend, spec.final_norm, hidden, weights("final.weight"), weights("final.bias"))
 
 
+def unembedding(head: Head, weights: Weights) -> Array | None:
+    """The head's matrix, [vocabulary, width]: its own where there is one, else the token table if it is tied."""
+    own = weights("head.weight")
+    return weights("tokens.weight") if own is None and head.tied else own
+
+
 def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entries: slice = slice(None)) -> Array:
     """The next token's logits, [..., token, vocabulary], of vectors that leave the last layer, [..., token, width].
 
@@ -97,7 +103,7 @@ def logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array, entrie
     output head.
     """
     head = spec.head
-    matrix = None if head is None else weights("tokens.weight" if head.tied else "head.weight")
+    matrix = None if head is None else unembedding(head, weights)
     finished: Array | None = hidden if head is None else finish(spec, weights, backend, hidden)
     if head is not None and head.projection and finished is not None:
         finished = linear_if_any(backend, weights, "head.project", finished)

@@ -123,6 +123,16 @@ def test_what_the_text_s_config_leaves_to_its_defaults_is_filled_in(folder_of: C
         assert text_model(checkpoint).config["num_attention_heads"] == 32
 
 
+def test_a_head_that_only_the_outer_config_ties(folder_of: Callable, tmp_path: Path) -> None:
+    told = json.loads((folder_of("gemma3") / "config.json").read_text())
+    told["text_config"]["tie_word_embeddings"] = False
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "model.safetensors").hardlink_to(folder_of("gemma3") / "model.safetensors")
+    one, other = (attncli.load(folder, dtype="float64") for folder in (folder_of("gemma3"), tmp_path))
+    hidden = np.ones((1, 32))
+    assert np.array_equal(one.logits(hidden), other.logits(hidden))
+
+
 def test_a_model_of_text_is_itself(tmp_path: Path) -> None:
     with Checkpoint.open(make(CASES["llama"], tmp_path)) as checkpoint:
         assert text_model(checkpoint) is checkpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,13 @@ def apart(folder: Path, *, two_sided: bool) -> float:
 def test_decoders(name: str, tmp_path: Path) -> None:
     # positions and norms are float32 in transformers whatever its type
     assert apart(make(DECODERS[name], tmp_path), two_sided=False) < 1e-5
+
+
+def test_a_head_of_its_own_counts_though_the_config_says_that_it_is_tied(tmp_path: Path) -> None:
+    folder = make(CASES["llama"], tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    assert apart(folder, two_sided=False) < 1e-5
 
 
 @pytest.mark.parametrize("name", TWO_SIDED)

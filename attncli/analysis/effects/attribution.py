@@ -24,7 +24,7 @@ from attncli.mechanism.intervention import Kind
 from attncli.mechanism.spec import Block, Norm, Place
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.branches import held
-from attncli.models.run import logits
+from attncli.models.run import logits, unembedding
 
 PartKind = Literal["embedding", "head", "mlp", "bias"]
 
@@ -204,7 +204,7 @@ def _direction(text: Text, outer: Weights, target: int, versus: int | None) -> t
     """What the finished vector is multiplied with for a logit, or for a difference of two, and what is added."""
     head = text.model.spec.head
     assert head is not None
-    matrix = outer("tokens.weight" if head.tied else "head.weight")
+    matrix = unembedding(head, outer)
     assert matrix is not None
     signed = [(target, 1.0)] + ([] if versus is None else [(versus, -1.0)])
     direction = sum(sign * np.asarray(text.backend.numpy(matrix[row]), np.float64) for row, sign in signed) * head.scale
