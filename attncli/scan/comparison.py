@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,19 @@ from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError, UsageError
 from attncli.scan.plan import read
 from attncli.scan.report import scan_document
-from attncli.scan.statistics import benjamini_hochberg, cliffs_delta, cohens_d, interval, two_sided
+from attncli.scan.statistics import (
+    benjamini_hochberg,
+    cliffs_delta,
+    cohens_d,
+    correlation,
+    design_effect,
+    deviate,
+    interval,
+    mean_variance,
+    reach,
+    two_sided,
+    variance,
+)
 from attncli.scan.tallies import STRATA, bins_of
 from attncli.scan.totals import Totals, total
 
@@ -84,35 +97,45 @@ class _Sides:
         self.sides, self.paired = (a, b), paired
         counted = [side.counted("strata_texts").max(axis=(1, 2)) for side in self.sides]
         self.strata = [at for at in range(len(counted[0])) if counted[0][at] and counted[1][at]]
-        self._texts = [side.counted("strata_texts") for side in self.sides]
+        self._texts = [side.counted("strata_texts").astype(np.float64) for side in self.sides]
         self._value = [side.whole("strata_value") for side in self.sides]
-        self._square = [side.whole("strata_square") for side in self.sides]
+        self._square = [side.strata_square for side in self.sides]
+        self._times = [side.whole("replicate_texts") for side in self.sides]
+        self._composition = [side.whole("replicate_strata") for side in self.sides]
         with np.errstate(invalid="ignore", divide="ignore"):  # a replicate without texts has no mean
-            self._replicates = [side.whole("replicate_value") / side.whole("replicate_texts") for side in self.sides]
+            self._replicates = [
+                side.whole("replicate_value") / times for side, times in zip(self.sides, self._times, strict=True)
+            ]
         self._histogram = [side.counted("histogram") for side in self.sides]
         self._bins = [bins_of(side.columns) for side in self.sides]
 
     def row(self, name: str, place: int) -> tuple[ScanDifference, float | None] | None:
         """One head's difference and its probability; None where a side has no such number."""
         at = [side.columns.index(name) for side in self.sides]
-        texts = [self._texts[side][self.strata, at[side], place].astype(np.float64) for side in (0, 1)]
-        value = [self._value[side][self.strata, at[side], place] for side in (0, 1)]
-        square = [self._square[side][self.strata, at[side], place] for side in (0, 1)]
-        shared = (texts[0] > 0) & (texts[1] > 0)
-        if not shared.any():
+        every = [
+            np.stack([whole[side][:, at[side], place] for whole in (self._texts, self._value, self._square)])
+            for side in (0, 1)
+        ]
+        shared = [stratum for stratum in self.strata if every[0][0, stratum] and every[1][0, stratum]]
+        if not shared:
             return None
-        share = (texts[0] + texts[1])[shared]
+        within = [one[:, shared] for one in every]
+        share = within[0][0] + within[1][0]
         share /= share.sum()
-        means = [float((value[side][shared] / texts[side][shared] * share).sum()) for side in (0, 1)]
-        spreads = [_deviation(value[side][shared], square[side][shared], texts[side][shared]) for side in (0, 1)]
-        counts = [int(texts[side][shared].sum()) for side in (0, 1)]
-        drawn: Floats = self._replicates[0][:, at[0], place] - self._replicates[1][:, at[1], place]
-        centre = float(drawn.mean())
+        means = [float((one[1] / one[0] * share).sum()) for one in within]
         difference = means[0] - means[1]
-        low, high = (float(one) - centre + difference for one in interval(drawn))
-        error = float(drawn.std(ddof=1))
-        z = difference / error if error > 0 else None
+        drawn = [self._replicates[side][:, at[side], place] for side in (0, 1)]
+        if np.isnan(drawn).any():
+            z, between = None, None
+        elif self.paired:
+            z, between = _of_pairs(drawn[0] - drawn[1], difference)
+        else:
+            times = [self._times[side][:, at[side], place] for side in (0, 1)]
+            drawn = [drawn[side] - self._composed(side, at[side], every[side]) / times[side] for side in (0, 1)]
+            z, between = self._apart(every, within, share, drawn, times, difference)
         delta = cliffs_delta(*(self._histogram[side][place, self._bins[side][at[side]]] for side in (0, 1)))
+        spreads = [float(np.sqrt(variance(*one.sum(1)))) for one in within]
+        counts = [int(one[0].sum()) for one in within]
         layer, head = self.sides[0].plan.heads[place]
         probability = None if z is None else two_sided(z)
         row = ScanDifference(
@@ -122,7 +145,7 @@ class _Sides:
             a=means[0],
             b=means[1],
             difference=difference,
-            ci95=None if math.isnan(low) else [low, high],
+            ci95=between,
             cohens_d=cohens_d((means[0], means[1]), (spreads[0], spreads[1]), (counts[0], counts[1])),
             cliffs_delta=None if delta is None else delta[0],
             cliffs_error=None if delta is None else delta[1],
@@ -132,9 +155,55 @@ class _Sides:
         )
         return row, probability
 
+    def _composed(self, side: int, column: int, strata: Floats) -> Floats:
+        """What each replicate would add up to if each of its texts were the mean of the text's stratum."""
+        means = strata[1] / np.maximum(strata[0], 1)
+        found: Floats = self._composition[side][:, :, column] @ means
+        return found
 
-def _deviation(value: Floats, square: Floats, texts: Floats) -> float:
-    """The standard deviation of a side's texts, with n − 1."""
-    count = texts.sum()
-    mean = value.sum() / count
-    return float(np.sqrt(max(square.sum() / count - mean * mean, 0.0) * count / max(count - 1, 1)))
+    def _apart(
+        self,
+        every: Sequence[Floats],
+        within: Sequence[Floats],
+        share: Floats,
+        drawn: Sequence[Floats],
+        times: Sequence[Floats],
+        difference: float,
+    ) -> tuple[float | None, list[float] | None]:
+        """z of a difference within strata and its 95 % interval; of scans that are no pair.
+
+        every, within: texts, sum and sum of squares of each side's strata, of all and of the shared ones. drawn,
+        times: each side's replicates, their means around those of the strata and how many texts they hold. None where
+        texts are too few.
+        Source of the degrees of freedom: Satterthwaite, An approximate distribution of estimates of variance, 1946.
+        """
+        found, doubt = [], 0.0
+        for side, plain, one, means in zip(self.sides, every, within, drawn, strict=True):
+            spread, own = mean_variance(share, one[0], variance(*one))
+            effect = design_effect(means, _alone(plain)) if side.plan.choice.cluster else 1.0
+            found.append(float(spread) * effect)
+            doubt += float(own) * effect**2
+        total = found[0] + found[1]
+        if math.isnan(total):
+            return None, None
+        shared = 2 * correlation(drawn, times) * math.sqrt(found[0] * found[1])
+        error = math.sqrt(max(total - shared, 0.0))
+        free = total * total / doubt if doubt > 0 else math.inf
+        width = reach(free) * error if error > 0 else 0.0
+        if math.isinf(width):
+            return None, None
+        z = deviate(difference / error, free) if error > 0 else None
+        return z, [difference - width, difference + width]
+
+
+def _alone(strata: Floats) -> float:
+    """The variance that the mean of a side's texts around those of their strata has if its texts come one by one."""
+    there = strata[:, strata[0] > 0]
+    return float(mean_variance(there[0] / there[0].sum(), there[0], variance(*there))[0])
+
+
+def _of_pairs(drawn: Floats, difference: float) -> tuple[float | None, list[float]]:
+    """z of pairs' difference and its 95 % interval, from the differences of replicates."""
+    centre, error = float(drawn.mean()), float(drawn.std(ddof=1))
+    low, high = (float(one) - centre + difference for one in interval(drawn))
+    return difference / error if error > 0 else None, [low, high]

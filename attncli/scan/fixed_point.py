@@ -31,6 +31,23 @@ def fixed(values: Floats) -> Ints:
     return found
 
 
+HALF = 22
+"""Bits of the lower half of a value that is squared: products of halves of values below 10⁶ fit, 65,536 of them."""
+
+
+def squares(values: Ints) -> Ints:
+    """Sums over texts of values² [3, column, head], of values [text, column, head] in multiples of 2⁻²⁴: exactly, as
+    sums of high², high · low and low², where a value is high · 2²² + low. See `square_sum`."""
+    high, low = values >> HALF, values & ((1 << HALF) - 1)
+    return np.stack([(high * high).sum(0), (high * low).sum(0), (low * low).sum(0)])
+
+
+def square_sum(parts: Floats) -> Floats:
+    """What `squares` stand for, as float64. parts: [3, ...]."""
+    found: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(ONE) ** 2
+    return found
+
+
 @dataclass(frozen=True)
 class Scale:
     """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or

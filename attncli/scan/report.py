@@ -31,7 +31,7 @@ from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import Plan
 from attncli.scan.shard_files import PLANNING, is_done, written
-from attncli.scan.statistics import interval, wilson
+from attncli.scan.statistics import interval, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
 from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED
@@ -129,8 +129,7 @@ class _Heads:
             self.mean = totals.whole("value") / self.texts
             self.by_row = totals.whole("row_value") / totals.whole("row_norm")
             self.baseline = totals.whole("baseline") / self.texts
-            spread = totals.whole("square") / self.texts - self.mean**2
-            self.deviation = np.sqrt(np.maximum(spread, 0.0) * self.texts / np.maximum(self.texts - 1, 1))
+            self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
             replicates = totals.whole("replicate_value") / totals.whole("replicate_texts")
         self.interval = interval(replicates)
 

@@ -16,6 +16,8 @@ LEVEL = (2.5, 97.5)
 """Percentiles that a 95 % interval lies between."""
 Z = 1.959963984540054
 """The normal quantile of 0.975."""
+ROUNDING = 1e-14
+"""What float64 may leave of a sum of squares and the square of a sum that are equal, as a share."""
 
 
 def interval(replicates: Floats) -> Floats:
@@ -25,6 +27,69 @@ def interval(replicates: Floats) -> Floats:
     """
     found: Floats = np.percentile(replicates, LEVEL, axis=0)
     return found
+
+
+def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
+    """The variance of texts with n − 1, from how many they are, their sum and the sum of their squares; 0 for one, NaN
+    for none. What rounding leaves of equal texts is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        around = square - value * value / texts
+        found: Floats = np.where(around <= ROUNDING * square, 0.0, around) / np.maximum(texts - 1, 1)
+    return found
+
+
+def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats, Floats]:
+    """The variance of Σ share · mean, a mean over strata [stratum, ...]: Σ share² · spread / texts, and half of
+    that variance's own variance.
+
+    share: of each stratum. texts: in each, 1 at least. spread: the variance of its texts, where they are 2 at least; a
+    stratum of one text takes that of all strata's, each around its own mean. NaN where no stratum has two.
+    Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification, 1979.
+    """
+    free = texts - 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = (free * np.where(free > 0, spread, 0.0)).sum(0) / free.sum(0)
+        part = share * share * np.where(free > 0, spread, pooled) / texts
+        doubt = part * part / np.where(free > 0, free, free.sum(0))
+    return part.sum(0), doubt.sum(0)
+
+
+def reach(free: float) -> float:
+    """How many standard errors a 95 % interval goes to either side where they are estimated with so many degrees of
+    freedom: 1.96 for many; infinite for two or fewer. What `deviate` gives 1.96 for."""
+    left = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
+    return Z / math.sqrt(left) if left > 0 else math.inf
+
+
+def deviate(t: float, free: float) -> float:
+    """The normal deviate that is as improbable as Student's t, nearly.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.8.
+    """
+    return t * (1 - 1 / (4 * free)) / math.sqrt(1 + t * t / (2 * free))
+
+
+def design_effect(means: Floats, alone: float) -> float:
+    """How many times as much a mean varies as it would if its texts came one by one: of replicates that draw clusters.
+
+    means: of the replicates. alone: the variance that the mean of single texts has. 1 where all texts are the same.
+    Source: Kish, Survey Sampling, 1965, 8.2.
+    """
+    return float(means.var(ddof=1)) / alone if alone > 0 else 1.0
+
+
+def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
+    """How far two scans' means vary together, from their replicates: above 0 where they share texts, which a replicate
+    counts as often in both. 0 where replicates give no sign of such texts.
+
+    means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared texts) / √(n · m).
+    """
+    count = len(texts[0])
+    if min(one.std() for one in (*means, *texts)) == 0:
+        return 0.0
+    alike = np.corrcoef(texts[0], texts[1])[0, 1]
+    # of replicates that have nothing in common, one correlation in 700 is so far above 0
+    return float(np.corrcoef(means[0], means[1])[0, 1]) if alike > 3 / math.sqrt(count) else 0.0
 
 
 def wilson(successes: int, count: int) -> tuple[float, float] | None:

@@ -13,7 +13,7 @@ from attncli.analysis.labels import LABELS, decide
 from attncli.analysis.measure import known
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.scan.fixed_point import Scale, fixed, scale_of
+from attncli.scan.fixed_point import Scale, fixed, scale_of, squares
 from attncli.scan.text_hash import REPLICATES, counts
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
@@ -68,11 +68,13 @@ def bins_of(columns: Sequence[str]) -> list[slice]:
 def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
     """The sizes of what is added up, by name."""
     shape = (len(columns), heads)
-    plain = ("texts", "value", "square", "row_value", "row_norm", "rows", "baseline")
+    plain = ("texts", "value", "row_value", "row_norm", "rows", "baseline")
     found: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
     found["histogram"] = (heads, bins_of(columns)[-1].stop)
-    found |= dict.fromkeys(("strata_texts", "strata_value", "strata_square"), (len(STRATA) + 1, *shape))
+    found |= dict.fromkeys(("strata_texts", "strata_value"), (len(STRATA) + 1, *shape))
+    found["strata_square"] = (3, len(STRATA) + 1, *shape)
     found |= dict.fromkeys(("replicate_texts", "replicate_value"), (REPLICATES, *shape))
+    found["replicate_strata"] = (REPLICATES, len(STRATA) + 1, len(columns))
     if labels:
         found |= {"label_texts": (len(METRIC_LABELS), heads), "label_offsets": (heads, len(OFFSETS))}
     return found
@@ -81,9 +83,11 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 class Tallies:
     """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
 
-    arrays: integers by name: `texts value square row_value row_norm rows baseline` [column, head];
-    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value strata_square` [stratum, column, head];
-    `replicate_texts replicate_value` [replicate, column, head]; `label_texts` [label, head];
+    arrays: integers by name: `texts value row_value row_norm rows baseline` [column, head];
+    `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column, head];
+    `strata_square` [3, stratum, column, head], see `squares`;
+    `replicate_texts replicate_value` [replicate, column, head]; `replicate_strata` [replicate, stratum, column], texts
+    that any head has the number of; `label_texts` [label, head];
     `label_offsets` [head, offset]. Sums of values are in multiples of 2⁻²⁴.
     """
 
@@ -95,16 +99,16 @@ class Tallies:
         # one array for all that is held: pieces of their own, living side by side with a batch's, would scatter memory
         self._held: Floats = np.empty((FLUSH, len(columns), heads))
         self._hashes: list[int] = []
+        self._strata: list[int] = []
 
     def add(self, batch: TextValues) -> None:
         """Take a batch of texts of equal length."""
         mean = batch.mean
         there = ~np.isnan(mean)
         arrays = self.arrays
-        value, square = fixed(mean), fixed(mean * mean)
+        value = fixed(mean)
         arrays["texts"] += there.sum(0)
         arrays["value"] += value.sum(0)
-        arrays["square"] += square.sum(0)
         arrays["row_value"] += fixed(np.where(there, batch.value, 0.0)).sum(0)
         arrays["row_norm"] += fixed(np.where(there, batch.norm, 0.0)).sum(0)
         arrays["rows"] += batch.rows * there.sum(0)
@@ -112,7 +116,7 @@ class Tallies:
         stratum = int(np.searchsorted(STRATA, batch.tokens))
         arrays["strata_texts"][stratum] += there.sum(0)
         arrays["strata_value"][stratum] += value.sum(0)
-        arrays["strata_square"][stratum] += square.sum(0)
+        arrays["strata_square"][:, stratum] += squares(value)
         if self.labels:
             self._label(mean, batch)
         for start in range(0, len(mean), FLUSH):
@@ -121,6 +125,7 @@ class Tallies:
                 self.flush()
             self._held[len(self._hashes) : len(self._hashes) + len(some)] = some
             self._hashes += batch.hashes[start : start + FLUSH]
+            self._strata += [stratum] * len(some)
 
     def _label(self, mean: Floats, batch: TextValues) -> None:
         value = {name: mean[:, at] for at, name in enumerate(self.columns)}
@@ -138,7 +143,8 @@ class Tallies:
         if not self._hashes:
             return
         mean, times = self._held[: len(self._hashes)], counts(self._hashes)
-        self._hashes = []
+        own = np.eye(len(STRATA) + 1)[self._strata]
+        self._hashes, self._strata = [], []
         there = ~np.isnan(mean)
         for column, (scale, where) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
@@ -147,6 +153,9 @@ class Tallies:
             self.arrays["histogram"][:, where] += added.reshape((self.heads, scale.count))
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices quickly
         weights = times.T.astype(np.float64)
-        for name, values in (("replicate_value", fixed(mean)), ("replicate_texts", there)):
+        present: Any = there.any(-1)
+        strata = own[:, :, None] * present[:, None, :]
+        every = ("replicate_value", fixed(mean)), ("replicate_texts", there), ("replicate_strata", strata)
+        for name, values in every:
             flat = values.reshape((len(mean), -1)).astype(np.float64)
             self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)

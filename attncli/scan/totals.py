@@ -14,7 +14,7 @@ from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import AttnError, InputError
 from attncli.scan.examples import FIELDS, NONE, Examples
-from attncli.scan.fixed_point import ONE
+from attncli.scan.fixed_point import ONE, square_sum
 from attncli.scan.plan import Plan
 from attncli.scan.shard_files import State, is_done, load, path_of
 from attncli.scan.tallies import columns_of, tally_shapes
@@ -84,6 +84,11 @@ class Totals:
         return self.low[name] + (self.high[name] << HALF)
 
     @property
+    def strata_square(self) -> Floats:
+        """Sums of the squares of texts' numbers [stratum, column, head]."""
+        return square_sum(self.whole("strata_square"))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
         measures = self.plan.measures
@@ -107,9 +112,7 @@ class Totals:
         return found.hexdigest()
 
 
-VALUES = frozenset(
-    {"value", "square", "row_value", "row_norm", "baseline", "strata_value", "strata_square", "replicate_value"}
-)
+VALUES = frozenset({"value", "row_value", "row_norm", "baseline", "strata_value", "replicate_value"})
 """Totals that are multiples of 2⁻²⁴."""
 
 

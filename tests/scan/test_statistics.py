@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 
 import numpy as np
 import pytest
 
 from attncli.analysis.measure import known
 from attncli.scan import fixed_point
-from attncli.scan.fixed_point import ONE, Scale, fixed, quantiles, scale_of
+from attncli.scan.fixed_point import ONE, Scale, fixed, quantiles, scale_of, square_sum, squares
 from attncli.scan.plan import metric_version
-from attncli.scan.statistics import benjamini_hochberg, cliffs_delta, cohens_d, interval, two_sided, wilson
+from attncli.scan.statistics import (
+    benjamini_hochberg,
+    cliffs_delta,
+    cohens_d,
+    correlation,
+    design_effect,
+    deviate,
+    interval,
+    mean_variance,
+    reach,
+    two_sided,
+    variance,
+    wilson,
+)
 from attncli.scan.text_hash import REPLICATES, counts, text_hash
 
 
@@ -82,8 +97,8 @@ def test_wilson():
 
 
 def test_cliffs_delta_counts_pairs():
-    random = np.random.default_rng(2)
-    a, b = random.integers(0, 9, 40), random.integers(2, 12, 50)
+    drawn = np.random.default_rng(2)
+    a, b = drawn.integers(0, 9, 40), drawn.integers(2, 12, 50)
     found = cliffs_delta(np.bincount(a, minlength=16), np.bincount(b, minlength=16))
     pairs = [(x, y) for x in a for y in b]
     wanted = (sum(x > y for x, y in pairs) - sum(x < y for x, y in pairs)) / len(pairs)
@@ -92,12 +107,96 @@ def test_cliffs_delta_counts_pairs():
 
 
 def test_cohens_d():
-    random = np.random.default_rng(3)
-    a, b = random.normal(1, 2, 30), random.normal(0, 1, 50)
+    drawn = np.random.default_rng(3)
+    a, b = drawn.normal(1, 2, 30), drawn.normal(0, 1, 50)
     pooled = math.sqrt((29 * a.var(ddof=1) + 49 * b.var(ddof=1)) / 78)
     found = cohens_d((a.mean(), b.mean()), (a.std(ddof=1), b.std(ddof=1)), (30, 50))
     assert found == pytest.approx((a.mean() - b.mean()) / pooled)
     assert cohens_d((1.0, 0.0), (0.0, 0.0), (5, 5)) is None
+
+
+def by_strata(strata: list[list[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Texts, sum and sum of squares of each stratum."""
+    of = [lambda some: len(some), lambda some: math.fsum(some), lambda some: math.fsum(one * one for one in some)]
+    return tuple(np.array([float(told(some)) for some in strata]) for told in of)
+
+
+def test_the_variance_of_a_mean_over_strata():
+    drawn = random.Random(1)
+    strata = [[drawn.gauss(middle, 1 + middle) for _ in range(count)] for middle, count in ((0, 7), (2, 11), (9, 1))]
+    share = np.array([0.5, 0.3, 0.2])
+    spread = [statistics.variance(one) for one in strata[:2]]
+    spread.append((6 * spread[0] + 10 * spread[1]) / 16)
+    texts, value, square = by_strata(strata)
+    parts = [w * w * s / len(one) for w, s, one in zip(share, spread, strata, strict=True)]
+    doubt = sum(part**2 / free for part, free in zip(parts, (6, 10, 16), strict=True))
+    assert mean_variance(share, texts, variance(texts, value, square)) == pytest.approx((sum(parts), doubt))
+    texts, value, square = by_strata([[3.0], [5.0]])
+    assert np.isnan(mean_variance(share[:2], texts, variance(texts, value, square))[0])
+    assert variance(*by_strata([[0.3] * 7])) == 0
+
+
+def test_intervals_of_differences_within_strata_hold_them():
+    """Three strata of far means and other sizes on either side: 95 of 100 intervals hold the difference that all
+    share, where an interval from the spread of all texts would be several times as wide."""
+    drawn, sizes, found = np.random.default_rng(4), ((30, 20, 10), (10, 25, 35)), []
+    middles, spreads, times = (0.0, 6.0, 18.0), (1.0, 0.5, 2.0), 2000
+    for counts_of_side, more in zip(sizes, (0.7, 0.0), strict=True):
+        values = [
+            drawn.normal(more + middle, spread, (count, times))
+            for middle, spread, count in zip(middles, spreads, counts_of_side, strict=True)
+        ]
+        parts = [np.stack([told(one) for one in values]) for told in (lambda x: x.sum(0), lambda x: (x * x).sum(0))]
+        texts = np.array(counts_of_side, float)[:, None] * np.ones((1, times))
+        whole = np.concatenate(values).var(0, ddof=1) / sum(counts_of_side)
+        found.append((texts, *parts, whole))
+    share = sum(one[0] for one in found)
+    share = share / share.sum(0)
+    differences = [(share * value / texts).sum(0) for texts, value, _, _ in found]
+    off = np.abs(differences[0] - differences[1] - 0.7)
+    spread = [mean_variance(share, texts, variance(texts, *more)) for texts, *more, _ in found]
+    total, doubt = (sum(parts) for parts in zip(*spread, strict=True))
+    width = np.sqrt(total) * [reach(free) for free in total**2 / doubt]
+    assert 0.935 < (off <= width).mean() < 0.965
+    wide = np.sqrt(sum(one[3] for one in found))
+    assert (off <= 1.96 * wide).all()
+    assert (1.96 * wide > 2 * width).all()
+
+
+def test_few_degrees_of_freedom_widen_an_interval():
+    # Student's t of 0.975, from tables
+    for free, wanted in ((5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.96)):
+        assert wanted - 1e-3 < reach(free) < wanted * 1.06
+        assert deviate(reach(free), free) == pytest.approx(1.959963984540054)
+        assert deviate(-1.3, free) == -deviate(1.3, free)
+    assert [reach(free) for free in (2, 0)] == [math.inf, math.inf]
+
+
+def test_clusters_and_shared_texts_show_in_replicates():
+    """Each text four times in a document: a mean of 200 varies as one of 50 does. Half the texts in common: half the
+    variance of each mean is the other's."""
+    values = np.random.default_rng(5).normal(3, 1, 350)
+    times = counts([text_hash(f"{at}") for at in range(350)]).T
+    mean = (times[:, :50] * values[:50]).sum(1) / times[:, :50].sum(1)
+    assert 3 < design_effect(mean, values[:50].var() / 200) < 5
+    assert design_effect(mean, 0.0) == 1
+    some, other, apart = slice(0, 100), slice(50, 150), slice(150, 350)
+    drawn = {one.start: (times[:, one] @ values[one] / times[:, one].sum(1), times[:, one].sum(1)) for one in
+             (some, other, apart)}  # fmt: skip
+    together = [correlation(*zip(drawn[a], drawn[b], strict=True)) for a, b in ((0, 50), (0, 150), (0, 0))]
+    assert 0.3 < together[0] < 0.7
+    assert together[1:] == [0.0, pytest.approx(1.0)]
+
+
+def test_squares_of_small_and_of_large_values_add_up_exactly():
+    drawn = np.random.default_rng(6)
+    for middle, spread in ((2e-4, 2e-5), (1.0, 1e-3), (-0.3, 0.2), (9e5, 3e4)):
+        whole = fixed(drawn.normal(middle, spread, (400, 1, 1)))
+        parts = squares(whole).astype(float)
+        exact = [int(one) for one in whole.ravel()]
+        assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / ONE**2, rel=1e-14)
+        wanted = statistics.variance(one / ONE for one in exact)
+        assert variance(np.float64(400), np.float64(sum(exact) / ONE), square_sum(parts)[0, 0]) == pytest.approx(wanted)
 
 
 def test_benjamini_hochberg():

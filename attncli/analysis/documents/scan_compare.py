@@ -19,11 +19,14 @@ class ScanDifference(Part, frozen=True, kw_only=True):
     a: Annotated[float, says("Mean over texts, each stratum weighted as in both scans together.")]
     b: float
     difference: float
-    ci95: Annotated[Interval | None, says("95 % interval of the difference, from replicates.")]
+    ci95: Annotated[
+        Interval | None,
+        says("95 % interval of the difference: of pairs from replicates, else from the spread of texts within strata."),
+    ]
     cohens_d: Annotated[float | None, says("The difference over the pooled standard deviation of texts.")]
     cliffs_delta: Annotated[float | None, says("P(a > b) − P(a < b) of a text's value.")]
     cliffs_error: Annotated[float | None, says("How far off equal bins may put it.")]
-    z: float | None
+    z: Annotated[float | None, says("The difference in standard errors, as a normal deviate.")]
     p: Annotated[Share | None, says("Probability of such a difference by chance.")]
     q: Annotated[Share | None, says("p adjusted for all heads and metrics (Benjamini–Hochberg).")]
 
