@@ -40,14 +40,20 @@ def derivation_document(
 
     `agreement` is the largest difference between the steps and the same numbers of the run's
     own matrices. A query that sees nothing has weights 0 and output 0. projections: whether W_Q, W_K, W_V and W_O are
-    to be in it. Raises UnsupportedError for hash
-    attention, InputError for numbers that left the range of their type.
+    to be in it. Raises UnsupportedError for hash attention and for attention that reads more than its layer's vectors,
+    InputError for numbers that left the range of their type.
     """
     spec = model.spec.blocks[layer].attention
     if spec.hashing is not None:
         raise UnsupportedError("the derivation is that of dense attention", expected="--attention dense")
     trace = next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     found = {name: _wide(model.backend.numpy(array)) for name, array in trace.stages.items()}
+    if "hidden" not in found:
+        raise UnsupportedError(
+            f"the attention of layer {layer} reads vectors of another width than the layer's",
+            expected="an attention whose queries come from what enters its layer",
+            hint="attn run shows its scores and weights",
+        )
     if not np.isfinite(found["mixed"][0, query]).all():
         raise InputError(overflow(model.backend, trace)[0], expected="numbers that can be written out")
     steps = steps_of(_own(found, spec, query), spec.scale, spec.softcap, _sink(model, spec, layer, head), query)

@@ -35,12 +35,13 @@ SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "m
 
 
 def one_layer(model: Model, asked: ModelOptions) -> int:
-    """The layer that `--layer` names; 0 if it names none. Raises as `request.numbers` and `one`."""
-    return one(request.numbers(asked.layer, "layer", len(model.spec.blocks)), "layer")
+    """The layer that `--layer` names; the first that attends if it names none. Raises as `request.numbers`, `one`."""
+    chosen = request.numbers(asked.layer, "layer", len(model.spec.blocks))
+    return model.spec.attending()[0] if chosen is EVERY else one(chosen, "layer")
 
 
 def one_head(model: Model, asked: ModelOptions) -> tuple[int, int]:
-    """The layer and the head that `--layer` and `--head` name; 0 where they name none."""
+    """The layer and the head that `--layer` and `--head` name; the first that attends, and 0, where they name none."""
     layer = one_layer(model, asked)
     return layer, one(request.numbers(asked.head, "head", model.spec.blocks[layer].attention.heads), "head")
 

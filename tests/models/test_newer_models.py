@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from asking import ask
 from tiny_checkpoints import LLAMA, Case, make
-from tiny_sizes import LATENT, T5
+from tiny_sizes import BARE, LATENT, T5
 
 import attncli
 from attncli.models.transformers_reference import reference
@@ -62,3 +63,24 @@ def test_both_sides_of_a_model_whose_encoder_has_experts(tmp_path: Path) -> None
     for trace, own, cross in zip(traces, expected.weights, expected.cross, strict=True):
         assert np.abs(trace.stages["weights"].numpy() - own).max() < 1e-4
         assert np.abs(trace.cross.stages["weights"].numpy() - cross).max() < 1e-4
+
+
+def test_the_first_layer_that_attends_is_explained(tmp_path: Path) -> None:
+    sizes = {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
+    folder = make(Case("lfm2", {**BARE, "hidden_size": 36, **sizes}), tmp_path)
+    assert ask("explain", "--model", str(folder), "--ids", "7 3 50", "--json").json["layer"] == 1
+
+
+def test_attention_that_reads_more_than_its_layer_is_given(tmp_path: Path) -> None:
+    sizes = {"num_hidden_layers": 2, "layers_block_type": ["mamba", "hybrid"], "num_mem_blocks": 1, "mamba_ngroups": 1}
+    mamba = {
+        "mamba_d_state": 8,
+        "n_mamba_heads": 2,
+        "mamba_expand": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 6,
+    }
+    folder = make(Case("zamba2", {**BARE, **sizes, **mamba}), tmp_path)
+    told = ask("explain", "--model", str(folder), "--ids", "7 3 50")
+    assert told.code == 4
+    assert "error: the attention of layer 1 reads vectors of another width" in told.err
