@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -224,8 +225,11 @@ def _state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch raises many kinds for damaged or hostile files
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise InputError(
-            "this file is not a plain torch state_dict",
+            f"this torch file names {named[1]!r}, which is not run: tensors and plain containers alone are read"
+            if named
+            else "this file is not a plain torch state_dict",
             where=path,
             expected="a file written by torch.save(module.state_dict(), path)",
             hint="torch.save(module.state_dict(), 'weights.pt')",

@@ -216,6 +216,7 @@ ANALYSIS: dict[str, str] = {
     "the device 'mps' has no float64": "设备 'mps' 没有 float64",
     "the tensors of this file take {0} bytes": "这个文件的张量占 {0} 字节",
     "at most {0} bytes": "至多 {0} 字节",
+    "this torch file names {0}, which is not run: tensors and plain containers alone are read": "这个 torch 文件点名了 {0}，它不会被执行：只读取张量和普通容器",
     "this file is not a plain torch state_dict": "这个文件不是普通的 torch state_dict",
     "a file written by torch.save(module.state_dict(), path)": "由 torch.save(module.state_dict(), path) 写出的文件",
     "this torch file holds something other than named tensors": "这个 torch 文件所含的不是具名张量",
