@@ -61,28 +61,58 @@ def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
     assert not found.paired
 
 
+def spread(sides: list[list[tuple[str, int, float]]]) -> float:
+    """The standard error of a difference within strata of texts [(document, tokens, value)]: a sum over documents of
+    the square of what each adds to it."""
+    of = [[(book, sum(tokens > most for most in (16, 32, 64)), value) for book, tokens, value in side]
+          for side in sides]  # fmt: skip
+    common = {stratum for _, stratum, _ in of[0]} & {stratum for _, stratum, _ in of[1]}
+    every = sum(stratum in common for side in of for _, stratum, _ in side)
+    added: dict[tuple[int, str], float] = {}
+    for number, side in enumerate(of):
+        for stratum in common:
+            values = [value for _, at, value in side if at == stratum]
+            share = sum(at == stratum for one in of for _, at, _ in one) / every
+            for book, at, value in side:
+                if at == stratum:
+                    part = share * (value - statistics.fmean(values)) / len(values)
+                    added[number, book] = added.get((number, book), 0.0) + part
+    return sum(one * one for one in added.values()) ** 0.5
+
+
 def test_documents_widen_an_interval_and_texts_in_common_narrow_it(encoder, lines, tmp_path):
-    def written(name: str, some: list[str], cluster: str) -> None:
+    """Each document holds a text and a longer one that begins so, twice each."""
+    books = [[line, f"{line}{' w3' * 24}"] * 2 for line in lines]
+
+    def scanned_books(name: str, some: list[list[str]], cluster: str) -> None:
         (tmp_path / name).mkdir()
         corpus = tmp_path / name / "corpus.jsonl"
-        corpus.write_text("".join(json.dumps({"text": text, "book": text[:9]}) + "\n" for text in some))
-        made = planned(encoder, corpus, tmp_path / name, shard=400, cluster=cluster)
+        records = [{"text": text, "book": book[0]} for book in some for text in book]
+        corpus.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+        made = planned(encoder, corpus, tmp_path / name, shard=400, cluster=cluster, rows=True)
         run(made, tmp_path / name, str(encoder), Inside())
 
     for name, some, cluster in (
-        ("a", 4 * lines[:30], ""), ("b", 4 * lines[30:], ""), ("a documents", 4 * lines[:30], "book"),
-        ("b documents", 4 * lines[30:], "book"), ("more", 4 * lines[:36], ""),
+        ("a", books[:30], ""), ("more", books[:36], ""), ("a documents", books[:30], "book"),
+        ("b documents", books[30:], "book"),
     ):  # fmt: skip
-        written(name, some, cluster)
+        scanned_books(name, some, cluster)
 
     def widths(a: str, b: str) -> list[float]:
         rows = compare_document(tmp_path / a, tmp_path / b).differences
-        return [row.ci95[1] - row.ci95[0] for row in sorted(rows, key=lambda row: (row.metric, row.layer, row.head))]
+        return [row.ci95[1] - row.ci95[0] for row in sorted(rows, key=lambda row: (row.layer, row.head, row.metric))]
 
-    plain = widths("a", "b")
-    # equal texts are drawn together with and without documents, so what documents do is what is told of them
-    assert 1.6 < statistics.fmean(a / b for a, b in zip(widths("a documents", "b documents"), plain, strict=True)) < 2.4
-    assert statistics.fmean(a / b for a, b in zip(widths("a", "more"), plain, strict=True)) < 0.7
+    sides: list[dict[tuple[int, int, str], list[tuple[str, int, float]]]] = [{}, {}]
+    for side, name in zip(sides, ("a documents", "b documents"), strict=True):
+        for row in parquet.read_table(tmp_path / name / "shards/000/000000.rows.parquet").to_pylist():
+            for metric in ("entropy", "sink"):
+                told = str(row["line"] // 4), row["tokens"], row[metric]
+                side.setdefault((row["layer"], row["head"], metric), []).append(told)
+    wanted = [2 * 1.96 * spread([side[place] for side in sides]) for place in sorted(sides[0])]
+    ratios = [a / b for a, b in zip(widths("a documents", "b documents"), wanted, strict=True)]
+    assert 0.9 < statistics.fmean(ratios) < 1.15
+    shared = zip(widths("a", "more"), widths("a documents", "b documents"), strict=True)
+    assert statistics.fmean(a / b for a, b in shared) < 0.35  # 0.5 if no text was known to be in both
 
 
 def test_too_few_texts_have_no_interval_and_no_probability(encoder, lines, tmp_path):
