@@ -1,4 +1,4 @@
-"""Taking files in: their sizes, digests and ranges of lines, read once; what cannot be sought is first copied.
+"""Taking files in: their sizes, digests and ranges, read once; what cannot be sought is first copied.
 
 A shard is some ranges of files: whole lines of a file, or rows of a Parquet file.
 """
@@ -19,6 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from attncli.errors import AttnError, InputError, UnsupportedError
 from attncli.scan import row_groups
 from attncli.scan.corpus import PACKED, Format, Record, format_of, records_of_bytes, records_of_parquet
+from attncli.scan.ranges import Lines, Range, Ranges, ShardSize
 from attncli.scan.shard_files import PLANNING, temporary
 
 CHUNK = 1 << 20
@@ -37,94 +38,48 @@ class File:
     sha256: str
 
 
-@dataclass(frozen=True)
-class Range:
-    """Records first..first+count-1 of a file: its bytes start..stop-1, or rows of a Parquet file (start = stop = 0).
-    sha256: of these bytes; for rows, of the digests of the row groups that hold them."""
-
-    file: int
-    first: int
-    count: int
-    start: int
-    stop: int
-    sha256: str
-
-
 def take_in(
-    names: Sequence[str], format: Format | None, folder: Path, *, size: int, stdin: BinaryIO, cluster: str = ""
+    names: Sequence[str], format: Format | None, folder: Path, *, size: ShardSize, stdin: BinaryIO, cluster: str = ""
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
-    """The files and the shards of `size` records each. folder: where copies go; cluster: a column of Parquet files that
-    is read with the texts, "" for none. Raises InputError, UnsupportedError."""
+    """The files and the shards of `size`. folder: where copies go; cluster: a column of Parquet files that is read with
+    the texts, "" for none. Raises InputError, UnsupportedError."""
     files: list[File] = []
-    ranges: list[Range] = []
+    ranges = Ranges(size)
     for at, name in enumerate(names):
         kind = format if format is not None else format_of(name)
         copied = name == "-" or "://" in name or name.lower().endswith(PACKED)
         path, digest = _copied(name, folder, at, stdin) if copied else (name, "")
         if kind.kind == "parquet":
-            cuts = row_groups.cuts(path, size, kind, cluster)
-            ranges += [Range(at, first, rows, 0, 0, told) for first, rows, told in cuts]
+            groups = row_groups.groups_of(path, kind, cluster)
+            ranges.count(sum(rows for rows, _ in groups))
+            for one in ranges.sizes:
+                cuts = row_groups.cuts(groups, one)
+                ranges.add(one, [Range(at, first, rows, 0, 0, told) for first, rows, told in cuts])
             digest = digest or _digest(path)
         else:
-            found, whole = _line_ranges(path, at, size)
-            ranges += found
+            whole = _cut(path, at, ranges)
             digest = digest or whole
         inside = str(Path(path).relative_to(folder)) if copied else str(Path(path).absolute())
         files.append(File(name, inside, copied, kind, Path(path).stat().st_size, digest))
-    return files, _packed(ranges, size)
+    return files, ranges.shards()
 
 
-def _packed(ranges: Sequence[Range], size: int) -> list[tuple[Range, ...]]:
-    """Small ranges that follow each other share a shard."""
-    shards: list[tuple[Range, ...]] = []
-    held: list[Range] = []
-    for one in ranges:
-        if held and sum(part.count for part in held) + one.count > size:
-            shards.append(tuple(held))
-            held = []
-        held.append(one)
-    return [*shards, tuple(held)] if held else shards
-
-
-def _line_ranges(path: str, file: int, size: int) -> tuple[list[Range], str]:
-    """Ranges of `size` lines each, and the sha256 of the whole file."""
-    found: list[Range] = []
-    whole, part = hashlib.sha256(), hashlib.sha256()
-    first = line = start = at = 0
+def _cut(path: str, file: int, ranges: Ranges) -> str:
+    """Cut a file of lines into ranges, in one pass; returns the sha256 of the whole file."""
+    whole, counted = hashlib.sha256(), 0
+    cutting = [Lines(file, size) for size in ranges.sizes]
     with _opened(path) as stream:
         while chunk := stream.read(CHUNK):
             whole.update(chunk)
-            done = 0
-            while True:
-                missing = first + size - line
-                end = _nth_newline(chunk, done, missing)
-                if end is None:
-                    break
-                part.update(chunk[done:end])
-                found.append(Range(file, first, size, start, at + end, part.hexdigest()))
-                first = line = first + size
-                start, done, part = at + end, end, hashlib.sha256()
-            line += chunk.count(b"\n", done)
-            part.update(chunk[done:])
-            at += len(chunk)
-            last = chunk[-1:]
-    if at > start:
-        found.append(Range(file, first, line - first + (last != b"\n"), start, at, part.hexdigest()))
-    return found, whole.hexdigest()
-
-
-def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
-    """The place after the `count`-th line end from `start` on; None where there are fewer."""
-    if chunk.count(b"\n", start) < count:
-        return None
-    low, high = start, len(chunk)
-    while low < high:
-        middle = (low + high) // 2
-        if chunk.count(b"\n", start, middle) < count:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+            for one in cutting:
+                ranges.add(one.size, one.feed(chunk))
+            ranges.count(cutting[-1].lines - counted)
+            counted = cutting[-1].lines
+            cutting = [one for one in cutting if one.size in ranges.sizes]
+    for one in cutting:
+        ranges.add(one.size, one.end())
+    ranges.count(cutting[-1].lines - counted)
+    return whole.hexdigest()
 
 
 def _digest(path: str) -> str:

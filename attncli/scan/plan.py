@@ -18,7 +18,8 @@ from attncli.analysis.measure import known
 from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan.duplicates import name_of
 from attncli.scan.fixed_point import WIDTH, scale_of
-from attncli.scan.intake import File, Range
+from attncli.scan.intake import File
+from attncli.scan.ranges import Range
 from attncli.scan.shard_files import PLANNING, temporary
 
 NAME = "plan.json"
@@ -28,11 +29,8 @@ COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""
 SHARD = 4096
 """Texts of a shard."""
-LARGE_SHARD = 65_536
-"""Texts of a shard of a corpus of `LARGE` bytes or more: some 10⁸ sentences."""
-LARGE = 10**10
-
-
+LARGE_SHARD, LARGE = 65_536, 10**8
+"""Texts of a shard of a corpus of so many texts or more."""
 MOST_TOP = 1000
 """Examples of each head and metric, at most."""
 Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]

@@ -22,6 +22,7 @@ from attncli.models.model import Model
 from attncli.scan import conditions, duplicates, intake
 from attncli.scan.corpus import Format, Record, find
 from attncli.scan.plan import COPIES, LARGE, LARGE_SHARD, SCHEMA, SHARD, Choice, Measures, ModelPlan, Plan, versions
+from attncli.scan.ranges import ShardSize
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ def make(
     for written in wanted.effects[1:]:
         _check_heads(conditions.parse_heads(written), model)
     names = find(wanted.corpus)
-    bytes_there = sum(Path(one).stat().st_size for one in names if Path(one).is_file())
-    size = wanted.shard or (LARGE_SHARD if bytes_there >= LARGE else SHARD)
+    size = ShardSize(wanted.shard, wanted.shard, 0) if wanted.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
     files, shards = intake.take_in(
         names, wanted.format, folder / COPIES, size=size, stdin=stdin, cluster=wanted.cluster
     )

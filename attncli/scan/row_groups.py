@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 from attncli.scan.corpus import Format, columns_of, parquet
 
+Group = tuple[int, bytes]
+"""Rows of a row group, and the sha256 of its bytes in the columns that a scan reads."""
 
-def cuts(path: str, size: int, format: Format, cluster: str) -> list[tuple[int, int, str]]:
-    """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them).
 
-    Raises InputError for a file without the columns.
-    """
-    groups = list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
-    sizes = [rows for rows, _ in groups]
+def groups_of(path: str, format: Format, cluster: str) -> list[Group]:
+    """All row groups of a file. Raises InputError for a file without the columns."""
+    return list(_digests(path, range(parquet(path).num_row_groups), format, cluster))
+
+
+def cuts(groups: Sequence[Group], size: int) -> list[tuple[int, int, str]]:
+    """Pieces of `size` rows each: (first row, rows, sha256 over the digests of the row groups that hold them)."""
+    starts = list(accumulate((rows for rows, _ in groups), initial=0))
     found = []
-    for first in range(0, sum(sizes), size):
-        count = min(size, sum(sizes) - first)
-        found.append((first, count, _whole(groups[at][1] for at in _holding(sizes, first, count))))
+    for first in range(0, starts[-1], size):
+        count = min(size, starts[-1] - first)
+        found.append((first, count, _whole(groups[at][1] for at in _holding(starts, first, count))))
     return found
 
 
 def digest_of(path: str, first: int, count: int, format: Format, cluster: str) -> str:
     """What `cuts` tells of rows first..first+count-1, read anew."""
     meta = parquet(path).metadata
-    sizes = [meta.row_group(at).num_rows for at in range(meta.num_row_groups)]
-    return _whole(digest for _, digest in _digests(path, _holding(sizes, first, count), format, cluster))
+    starts = list(accumulate((meta.row_group(at).num_rows for at in range(meta.num_row_groups)), initial=0))
+    return _whole(digest for _, digest in _digests(path, _holding(starts, first, count), format, cluster))
 
 
-def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[tuple[int, bytes]]:
-    """Rows of each row group, and the sha256 of its bytes in the columns that a scan reads."""
+def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
     opened = parquet(path)
     columns = set(columns_of(opened, path, format, cluster))
     with Path(path).open("rb") as stream:
@@ -47,11 +51,10 @@ def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> 
             yield group.num_rows, digest.digest()
 
 
-def _holding(sizes: Sequence[int], first: int, count: int) -> list[int]:
-    """Which row groups, of so many rows each, hold rows first..first+count-1."""
-    starts = accumulate(sizes, initial=0)
-    there = enumerate(zip(starts, sizes, strict=False))
-    return [at for at, (start, rows) in there if start < first + count and start + rows > first]
+def _holding(starts: Sequence[int], first: int, count: int) -> range:
+    """Which row groups hold rows first..first+count-1. starts: their first rows, then the number of all rows."""
+    last = min(first + count, starts[-1])
+    return range(bisect_right(starts, first) - 1, bisect_left(starts, last)) if first < last else range(0)
 
 
 def _whole(digests: Iterable[bytes]) -> str:

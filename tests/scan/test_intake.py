@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow
@@ -16,9 +17,10 @@ from asking import ask
 from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
-from attncli.scan import plan, plan_making
+from attncli.scan import intake, plan, plan_making, row_groups
 from attncli.scan.corpus import Format
 from attncli.scan.intake import _pieces as intake_pieces
+from attncli.scan.ranges import Ranges, ShardSize
 from attncli.scan.run import run
 from attncli.scan.worker import Worker
 
@@ -125,20 +127,68 @@ def test_a_column_that_is_not_there_is_bad_input_before_anything_runs(encoder, l
     assert (answer.code, "there is no column 'text'" in answer.err, "body" in answer.err) == (3, True, True)
 
 
+def cut_by_hand(files: list[Path], size: int) -> list[list[tuple[int, int, bytes]]]:
+    """(file, first line, bytes) of each range of each shard: whole files in pieces, and what fits together."""
+    pieces = []
+    for number, path in enumerate(files):
+        every = path.read_bytes().splitlines(keepends=True)
+        pieces += [(number, at, every[at : at + size]) for at in range(0, len(every), size)]
+    shards: list[list[tuple[int, int, list[bytes]]]] = []
+    for piece in pieces:
+        if shards and sum(len(one[2]) for one in [*shards[-1], piece]) <= size:
+            shards[-1].append(piece)
+        else:
+            shards.append([piece])
+    return [[(number, at, b"".join(some)) for number, at, some in shard] for shard in shards]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+@pytest.mark.parametrize("many", [1, 23, 24, 25, 100])
+def test_a_corpus_of_many_texts_is_cut_into_large_shards(many, chunk, tmp_path, monkeypatch):
+    monkeypatch.setattr(intake, "CHUNK", chunk)
+    files = []
+    for name, texts in (("a", b"one\ntwo\n\n" * 3), ("b", b""), ("c", b"w\n" * 11 + b"last"), ("d", b"x\ny\nz\n")):
+        files.append(tmp_path / name)
+        files[-1].write_bytes(texts)
+    usual: list[tuple[int, int]] = []
+
+    def count(self: Ranges, records: int) -> None:
+        counted(self, records)
+        usual.append((self._records, len(self._held.get(2, ()))))
+
+    counted = Ranges.count
+    monkeypatch.setattr(Ranges, "count", count)
+    names = [str(path) for path in files]
+    _, shards = intake.take_in(names, Format("lines"), tmp_path, size=ShardSize(2, 5, many), stdin=io.BytesIO())
+    found = []
+    for shard in shards:
+        found.append([(one.file, one.first, files[one.file].read_bytes()[one.start : one.stop]) for one in shard])
+        assert [sha256(raw).hexdigest() for *_, raw in found[-1]] == [one.sha256 for one in shard]
+        assert [len(raw.splitlines()) for *_, raw in found[-1]] == [one.count for one in shard]
+    assert found == cut_by_hand(files, 5 if many <= 24 else 2)
+    assert [kept for records, kept in usual if records >= many] == [0] * sum(records >= many for records, _ in usual)
+
+
+def test_rows_are_cut_as_lines_are(lines, tmp_path):
+    for name, size in (("a", 7), ("b", 1), ("c", 60)):
+        path = tmp_path / f"{name}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": lines}), path, row_group_size=size)
+        for many, wanted in ((60, [25, 25, 10]), (61, [10] * 6)):
+            _, shards = intake.take_in([str(path)], None, tmp_path, size=ShardSize(10, 25, many), stdin=io.BytesIO())
+            assert [[one.count for one in shard] for shard in shards] == [[count] for count in wanted]
+            for (one,) in shards:
+                told = row_groups.digest_of(str(path), one.first, one.count, Format("parquet", "text"), "")
+                assert told == one.sha256
+
+
 def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder, lines, tmp_path, monkeypatch):
     path, _ = written(tmp_path, "txt", [*lines[:7], lines[0]])
-    size = path.stat().st_size
     monkeypatch.setattr(plan_making, "SHARD", 2)
     monkeypatch.setattr(plan_making, "LARGE_SHARD", 5)
-    monkeypatch.setattr(plan_making, "LARGE", size + 1)
-    assert [part.count for shard in planned(encoder, path, tmp_path / "a", shard=0).shards for part in shard] == [
-        2,
-        2,
-        2,
-        2,
-    ]
-    monkeypatch.setattr(plan_making, "LARGE", size)
-    assert [part.count for shard in planned(encoder, path, tmp_path / "b", shard=0).shards for part in shard] == [5, 3]
+    for many, wanted in ((9, [2, 2, 2, 2]), (8, [5, 3])):
+        monkeypatch.setattr(plan_making, "LARGE", many)
+        made = planned(encoder, path, tmp_path / str(many) / "plan", shard=0)
+        assert [part.count for shard in made.shards for part in shard] == wanted
     notes: list[str] = []
     for most, wanted in ((8, True), (7, False)):
         monkeypatch.setattr("attncli.scan.duplicates.MOST", most)
