@@ -23,6 +23,7 @@ from attncli.__main__ import main
 import numpy, attncli.cli.run, attncli.cli.heads, attncli.analysis.run
 # most command lines import these, too
 import attncli.cli.delivery, attncli.models.load, attncli.render.screens.run, attncli.render.screens.explain
+import attncli.render.console, attncli.render.phrases.en, orjson, rich.console, rich.padding, rich.table
 from importlib import import_module
 lines, ways, limit, further = json.loads(sys.argv[1])
 for name in further:

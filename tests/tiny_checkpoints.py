@@ -8,6 +8,7 @@ uniform and a model without its soft cap passes.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tiny_sizes import BARE, BERT, DEBERTA, GPT2, LATENT, LAYER_NORM, LLAMA, LLAMA4, MIXED, PLAIN, XLNET, Case, rope
 from tiny_two_sided import TWO_SIDED_CASES
@@ -281,8 +282,24 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+MADE: dict[str, dict[str, bytes]] = {}
+"""The files of each case that this process has made, by case and seed: making takes longer than writing."""
+
+
 def make(case: Case, folder: Path, seed: int = 5) -> Path:
-    """Write a case's checkpoint into a folder: config.json and model.safetensors."""
+    """Write a case's checkpoint into a folder, which is made: config.json and model.safetensors."""
+    key = repr((case, seed))
+    if key not in MADE:
+        with TemporaryDirectory() as first:
+            _save(case, Path(first), seed)
+            MADE[key] = {path.name: path.read_bytes() for path in Path(first).iterdir()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in MADE[key].items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def _save(case: Case, folder: Path, seed: int) -> None:
     import torch
     import transformers
 
@@ -305,4 +322,3 @@ def make(case: Case, folder: Path, seed: int = 5) -> Path:
                 if name.endswith("e_score_correction_bias"):
                     buffer.copy_(0.3 * torch.randn(buffer.shape))
     model.save_pretrained(folder)
-    return folder

@@ -36,13 +36,13 @@ def text_of(folder: Path, library: str = "numpy") -> Text:
     return Text(model, model.tokenizer.ids_to_tokens(IDS), model.backend)
 
 
-def own_logits(text: Text, position: int) -> np.ndarray:
-    """The model's own logits before a soft cap, by the run that every command has."""
+def own_logits(text: Text) -> np.ndarray:
+    """The model's own logits before a soft cap, [token, vocabulary], by the run that every command has."""
     model = text.model
     if model.spec.head.softcap is not None:
         model = replace(model, spec=replace(model.spec, head=replace(model.spec.head, softcap=None)))
     (last,) = model.trace(text.tokens, layers=[len(model.spec.blocks) - 1])
-    return model.backend.numpy(model.logits(last.after))[position]
+    return model.backend.numpy(model.logits(last.after))
 
 
 def has_head(text: Text) -> bool:
@@ -62,14 +62,15 @@ def test_the_parts_sum_to_the_logit(name: str, folder_of: Callable) -> None:
         assert refused.value.exit_code == 4
         return
     found = attribute(text, 6, None, None)
-    known = own_logits(text, 6)
+    every = own_logits(text)
+    known = every[6]
     assert found.target == known.argmax()
     assert found.logit == pytest.approx(known.max(), abs=1e-10)
     assert sum(value for _, value in found.parts) == pytest.approx(found.logit, abs=1e-9)
     heads = sum(b.attention.heads + (b.cross.heads if b.cross else 0) for b in text.model.spec.blocks)
     assert sum(part.kind == "head" for part, _ in found.parts) == heads
     between = attribute(text, 9, 5, 17)
-    assert between.logit == pytest.approx(own_logits(text, 9)[5] - own_logits(text, 9)[17], abs=1e-10)
+    assert between.logit == pytest.approx(every[9, 5] - every[9, 17], abs=1e-10)
     assert sum(value for _, value in between.parts) == pytest.approx(between.logit, abs=1e-9)
 
 
