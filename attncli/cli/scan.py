@@ -71,6 +71,7 @@ def start(
     from attncli.cli.checkpoint_option import fetched
     from attncli.scan import plan, plan_making, report
     from attncli.scan.run import Part, missing, parse_part, run
+    from attncli.scan.totals import total
 
     _check(measure)
     part = Part() if running.part is None else parse_part(running.part)
@@ -90,12 +91,14 @@ def start(
     for shard in outcome.recomputed:
         environment.note(f"shard {shard} could not be read and was computed again")
     if outcome.totals is None:
-        environment.note(f"part {part.number} of {part.count} is done; other parts still have shards to do")
-    else:
-        document = report.scan_document(outcome.totals, outcome.failed)
-        report.write(document, out)
+        environment.note(f"part {part.number} of {part.count} has ended; other parts still have shards to do")
+    totals = total(made, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
+    if totals is not None:
+        document = report.scan_document(totals, [*outcome.failed, *outcome.elsewhere])
+        if outcome.totals is not None:
+            report.write(document, out)
         delivery.give([document], output, environment, how)
-        if not document.done.texts and not outcome.failed:
+        if not document.done.texts and outcome.totals is not None and not document.done.failed:
             raise InputError(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
             )
@@ -217,7 +220,7 @@ def show(
     made = plan.read(out)
     finished = report.read(out) if (out / report.NAME).exists() else None
     if finished is None or finished.done.shards[0] < len(made.shards):
-        finished = report.scan_document(total(made, out), [] if finished is None else report.failures(finished, out))
+        finished = report.scan_document(total(made, out), report.failures(out))
     if metric is not None and metric not in made.metrics:
         raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(made.metrics))
     if chosen is not None and chosen not in made.heads:

@@ -30,7 +30,7 @@ from attncli.scan.engines.engine import Ended
 from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import Plan
-from attncli.scan.shard_files import PLANNING, is_done, written
+from attncli.scan.shard_files import PLANNING, given_up, written
 from attncli.scan.statistics import interval, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
 from attncli.scan.totals import Totals
@@ -88,9 +88,9 @@ def read(folder: Path) -> ScanDocument:
     return found
 
 
-def failures(document: ScanDocument, folder: Path) -> list[Ended]:
-    """The shards that a document tells of as given up, and that nobody has done since."""
-    return [Ended(one.shard, one.reason) for one in document.done.failed if not is_done(folder, one.shard)]
+def failures(folder: Path) -> list[Ended]:
+    """The shards that any part of a scan gave up, and that nobody has done since."""
+    return [Ended(shard, reason) for shard, reason in sorted(given_up(folder).items())]
 
 
 def _plan(totals: Totals) -> PlanPart:

@@ -9,7 +9,8 @@ from pathlib import Path
 from attncli.errors import UsageError
 from attncli.scan.engines.engine import Ended, Engine, Job
 from attncli.scan.plan import Plan
-from attncli.scan.shard_files import is_done, path_of
+from attncli.scan.report import failures
+from attncli.scan.shard_files import give_up, is_done, path_of
 from attncli.scan.totals import Totals, total
 
 
@@ -46,10 +47,12 @@ def parse_part(text: str) -> Part:
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """totals: of all shards that are done, None where other parts still have some to do. failed: shards that were given
-    up in this run. computed: how many were done in it. recomputed: shards whose files were found broken."""
+    up in this run; elsewhere: in those of other parts. computed: how many were done in it. recomputed: shards whose
+    files were found broken."""
 
     totals: Totals | None
     failed: list[Ended] = field(default_factory=list)
+    elsewhere: list[Ended] = field(default_factory=list)
     computed: int = 0
     recomputed: list[int] = field(default_factory=list)
 
@@ -76,13 +79,17 @@ def run(
         for one in engine.run(Job(plan, folder, model, part.name, progress), left):
             if one.reason:
                 failed.append(one)
+                give_up(folder, one.shard, one.reason, part.name)
             else:
                 computed += 1
+                path_of(folder, one.shard, "failed.txt").unlink(missing_ok=True)
             if ended is not None:
                 ended(one)
-    given_up = {one.shard for one in failed}
-    others = [shard for shard in missing(plan, folder) if shard not in given_up]
-    return Outcome(None if others else total(plan, folder), failed, computed, broken)
+    own = {one.shard for one in failed}
+    elsewhere = [one for one in failures(folder) if one.shard not in own]
+    lost = own | {one.shard for one in elsewhere}
+    others = [shard for shard in missing(plan, folder) if shard not in lost]
+    return Outcome(None if others else total(plan, folder), failed, elsewhere, computed, broken)
 
 
 def missing(plan: Plan, folder: Path, part: Part = Part()) -> list[int]:

@@ -40,7 +40,7 @@ class State:
 
 
 def path_of(folder: Path, shard: int, kind: str) -> Path:
-    """The file of a shard. kind: "state.npz", "rows.parquet" or "links.parquet"."""
+    """The file of a shard. kind: "state.npz", "rows.parquet", "links.parquet" or "failed.txt"."""
     return folder / FOLDER / f"{shard // PER_FOLDER:03d}" / f"{shard:06d}.{kind}"
 
 
@@ -111,6 +111,23 @@ def save(folder: Path, shard: int, state: State, part: str) -> None:
     facts = {"facts": json.dumps(state.facts, ensure_ascii=False, sort_keys=True)}
     with written(path_of(folder, shard, "state.npz"), part) as stream:
         write_npz(stream, state.arrays, facts, compressed=True)
+
+
+def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
+    """Tell other parts, and who looks later, that a shard has failed; nothing where that cannot be written."""
+    with suppress(AttnError), written(path_of(folder, shard, "failed.txt"), part) as stream:
+        stream.write(reason.encode("utf-8", "replace"))
+
+
+def given_up(folder: Path) -> dict[int, str]:
+    """The shards that any part gave up and that nobody has done since, each with the reason."""
+    found = {}
+    for path in (folder / FOLDER).glob("*/*.failed.txt"):
+        number = path.name.partition(".")[0]
+        if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
+            with suppress(OSError):  # it is done by now
+                found[int(number)] = path.read_text("utf-8", "replace")
+    return found
 
 
 def load(folder: Path, shard: int) -> State:

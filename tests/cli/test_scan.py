@@ -172,6 +172,33 @@ def test_a_shard_that_was_given_up_is_told_of_until_it_is_done(folder, tmp_path)
         assert shown["done"]["failed"] == [{"shard": 0, "reason": "its worker died 3 times"}]
 
 
+def test_a_part_tells_of_its_failed_shards_and_the_last_one_of_all(folder, tmp_path, monkeypatch):
+    class Given(Inside):
+        def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
+            yield from (Ended(shard, "it broke") for shard in shards if shard in lost)
+            yield from super().run(job, [shard for shard in shards if shard not in lost])
+
+    monkeypatch.setattr("attncli.scan.plan_making.SHARD", 2)
+    asked = ("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "out"), "--no-labels")
+    monkeypatch.setattr("attncli.scan.engines.here.Here", lambda workers: Given())
+    told = [{"shard": 0, "reason": "it broke"}]
+    lost = {0}
+    first = ask(*asked, "--part", "1/3", "--json")
+    assert (first.code, first.json["done"]["failed"], first.json["done"]["shards"]) == (1, told, [0, 3])
+    assert "part 1 of 3 has ended; other parts still have shards to do" in first.err
+    assert "1 of the scan's shards failed; shard 0: it broke" in first.err
+    second = ask(*asked, "--part", "2/3")
+    assert (second.code, second.out) == (0, "")
+    assert ask("scan", "show", str(tmp_path / "out"), "--json").json["done"]["failed"] == told
+    last = ask(*asked, "--part", "3/3", "--json")
+    assert (last.code, last.json["done"]["failed"], last.json["done"]["shards"]) == (0, told, [2, 3])
+    assert json.loads((tmp_path / "out/scan.json").read_text())["done"]["failed"] == told
+    lost = set()
+    healed = ask(*asked, "--part", "1/3", "--json")
+    assert (healed.code, healed.json["done"]["failed"], healed.json["done"]["shards"]) == (0, [], [3, 3])
+    assert not list((tmp_path / "out").rglob("*.failed.txt"))
+
+
 def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:
     """Change the arrays and the facts of the first shard."""
     state = load(folder, 0)
@@ -251,3 +278,23 @@ def test_folders_that_are_no_scans(tmp_path):
         answer = ask("scan", command, str(tmp_path))
         assert answer.code == 3
         assert "there is no scan here" in answer.err
+
+
+def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
+    """Most heads turn a vector by thousandths: two digits more than other numbers have."""
+    document = json.loads((scanned / "scan.json").read_text())
+    document["plan"]["effects"] = ["zero", "L0H1,L1H2"]
+    quantiles = {"5": 0.0, "25": 0.0001, "50": 0.00121, "75": 0.002, "95": 0.003}
+    small = {"texts": 4, "mean": 0.00132, "sd": 0.00045, "quantiles": quantiles, "ci95": [0.00098, 0.00171]}
+    document["heads"][1]["effect"] = small
+    document["heads"][5]["effect"] = {**small, "mean": 0.25, "ci95": None, "sd": None}
+    (tmp_path / "scan.json").write_text(json.dumps(document))
+    for more, rows in (
+        ((), [["L1", "H2", "0.25000", "-", "-", "0.00121"],
+              ["L0", "H1", "0.00132", "0.00098", "–", "0.00171", "0.00045", "0.00121"]]),
+        (("--precision", "1"), [["L1", "H2", "0.2500", "-", "-", "0.0012"],
+                                ["L0", "H1", "0.0013", "0.0010", "–", "0.0017", "0.0004", "0.0012"]]),
+    ):  # fmt: skip
+        shown = ask("view", str(tmp_path / "scan.json"), "--show", "effects", *more).out
+        assert [line.split() for line in shown.splitlines() if line.startswith("L")] == rows
+        assert "the head passes on nothing" in shown

@@ -178,7 +178,7 @@ COMMANDS: dict[str, str] = {
     "--lines as well": "同时给出 --lines",
     "fewer or shorter texts, or no --batch": "更少或更短的文本，或不用 --batch",
     "shard {0} could not be read and was computed again": "分片 {0} 无法读取，已重新计算",
-    "part {0} of {1} is done; other parts still have shards to do": "第 {0} 部分（共 {1}）已完成；其他部分还有分片要做",
+    "part {0} of {1} has ended; other parts still have shards to do": "第 {0} 部分（共 {1}）已结束；其他部分还有分片要做",
     "{0} of the scan's shards failed; shard {1}: {2}": "扫描的 {0} 个分片失败；分片 {1}：{2}",
     "the same command again tries only these": "再次运行同一命令，只重试这些",
     "--find looks for tokens, and --words merges them": "--find 找词元，而 --words 合并词元",
