@@ -14,6 +14,8 @@ import pytest
 
 CHROMIUM = which("chromium-headless-shell") or which("chromium")
 DRAWN = "() => document.querySelectorAll('#grid .tile').length && document.querySelector('#chosen').textContent"
+PATIENCE = 180
+"""Seconds that a busy machine may take for what takes one."""
 LACKING = "no chromium-headless-shell and no chromium here (a Debian package)"
 
 
@@ -29,7 +31,7 @@ class Opened:
         """What a function gives in the page."""
         return self.page.evaluate(script, given)
 
-    def until(self, script: str, given: Any = None, *, seconds: float = 60) -> Any:
+    def until(self, script: str, given: Any = None, *, seconds: float = PATIENCE) -> Any:
         """What a function gives in the page, once that is something."""
         end = time.monotonic() + seconds
         while True:
@@ -59,7 +61,7 @@ def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip(LACKING)
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE * 1000)
         yield started
         started.close()
 
@@ -67,6 +69,7 @@ def browser() -> Iterator[Any]:
 def opened(browser: Any, file: Path, hash: str = "", **context: Any) -> Opened:
     """A file opened in a window of its own, its overview drawn."""
     window = browser.new_context(viewport={"width": 1280, "height": 860}, **context)
+    window.set_default_timeout(PATIENCE * 1000)
     found = Opened(window.new_page())
     # what Chromium advises tests that read pixels back is not said by the page
     found.page.on("console", lambda one: None if "readback" in one.text else found.said.append(one.text))

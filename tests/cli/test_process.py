@@ -59,7 +59,7 @@ def test_lines_are_answered_while_the_pipe_is_open() -> None:
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["text"] == "one two"
     process.stdin.close()
-    assert process.wait(30) == 0
+    assert process.wait(180) == 0
 
 
 def test_a_traceback_only_when_asked_for() -> None:

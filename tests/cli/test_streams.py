@@ -179,5 +179,5 @@ def test_a_pipe_that_does_not_block_gets_everything() -> None:
     with start(attn(*COMMANDS["run --json"]), stdout=writing) as process, os.fdopen(reading, "rb") as stream:
         os.close(writing)
         whole = stream.read()
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
     assert whole == finish(attn(*COMMANDS["run --json"])).stdout.encode()

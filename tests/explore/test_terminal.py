@@ -14,7 +14,7 @@ from asking import ask
 from processes import attn, finish
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-PATIENCE = 60.0
+PATIENCE = 180.0
 FAILING = """
 import sys
 from attncli.explore import actions

@@ -1,7 +1,7 @@
 """Vocabularies of the tokenizers library, good and hostile."""
 
 import json
-import time
+import threading
 from importlib.resources import files
 
 import pytest
@@ -208,11 +208,11 @@ def test_a_panic_is_an_error_and_its_report_stays_off_the_terminal(capfd):
 
 
 def test_a_pattern_that_runs_for_ever_is_stopped(monkeypatch):
-    monkeypatch.setattr(pieces, "SECONDS", 0.2)
-    started = time.monotonic()
+    monkeypatch.setattr(pieces, "SECONDS", 0.02)
     with pytest.raises(LimitError, match="took more than"):
-        from_tokenizers(bomb(), "bomb").encode(("a" * 19 + " ") * 150)
-    assert time.monotonic() - started < 10  # the work itself takes longer; the clock does not wait for it
+        from_tokenizers(bomb(), "bomb").encode(("a" * 19 + " ") * 60)
+    # the work takes a second: the clock did not wait for it
+    assert any(thread.name == "tokenizer" for thread in threading.enumerate())
 
 
 def test_a_chain_of_replacements_cannot_fill_the_memory():

@@ -86,6 +86,8 @@ def test_peak_memory_is_of_this_process_and_grows(tmp_path: Path) -> None:
     before, after = (int(part) for part in ran.stdout.split())
     assert 2_000_000 < before < 200_000_000
     assert after - before >= 45_000_000
-    assert peak_memory(tmp_path) == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    known = [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]
+    found = peak_memory(tmp_path)
+    known.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)  # another thread may take some meanwhile
+    assert known[0] <= found <= known[1]

@@ -212,9 +212,9 @@ STRUCTURES = {
 
 
 def drawn() -> tuple[int, list[str]]:
-    """Families at random, one of each structure and two of the others: another draw each time, unless
-    `ATTN_FAMILIES_SEED` names one; all of them where `ATTN_EVERY_FAMILY` is set."""
-    seed = int(os.environ.get("ATTN_FAMILIES_SEED", random.randrange(10**6)))
+    """Families drawn, one of each structure and two of the others: by the seed in `ATTN_FAMILIES_SEED`; all of them
+    where `ATTN_EVERY_FAMILY` is set."""
+    seed = int(os.environ.get("ATTN_FAMILIES_SEED", 7))
     if os.environ.get("ATTN_EVERY_FAMILY"):
         return seed, list(CASES)
     draw = random.Random(seed)
@@ -229,6 +229,8 @@ def test_families_at_random(window: Opened, tmp_path: Path) -> None:
     for at, name in enumerate(names):
         (tmp_path / str(at)).mkdir()
         model = attncli.load(str(make(CASES[name], tmp_path / str(at))), dtype="float64")
+        if CASES[name].model_type == "whisper":  # a decoder that reads what an encoder made
+            model = model.reading(np.random.default_rng(2).standard_normal((9, 30)))
         tokens = model.tokenizer.ids_to_tokens([(7 * place) % 58 + 1 for place in range(26)])
         record = run_record(model, "", tokens)
         try:
