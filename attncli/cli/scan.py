@@ -207,6 +207,7 @@ def show(
     from attncli.render.screens.scan import scan_screen
     from attncli.scan import plan, report
     from attncli.scan.conditions import parse_heads
+    from attncli.scan.tallies import EFFECT
     from attncli.scan.totals import total
 
     how = delivery.check(output, environment, "scan", written={"--html": html})
@@ -221,8 +222,9 @@ def show(
     finished = report.read(out) if (out / report.NAME).exists() else None
     if finished is None or finished.done.shards[0] < len(made.shards):
         finished = report.scan_document(total(made, out), report.failures(out))
-    if metric is not None and metric not in made.metrics:
-        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(made.metrics))
+    shown = (*made.metrics, EFFECT) if made.measures.effects else made.metrics
+    if metric is not None and metric not in shown:
+        raise UsageError(f"this scan has no metric {metric!r}", expected=", ".join(shown))
     if chosen is not None and chosen not in made.heads:
         raise UsageError(
             f"there is no head {head}", expected=f"L0H0 to L{made.model.layers - 1}H{made.model.heads[-1] - 1}"

@@ -31,6 +31,8 @@ SHARD = 4096
 """Texts of a shard."""
 LARGE_SHARD, LARGE = 65_536, 10**8
 """Texts of a shard of a corpus of so many texts or more."""
+NAMES = 3
+"""Entries that the refusal of another plan names of each."""
 MOST_TOP = 1000
 """Examples of each head and metric, at most."""
 Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -236,12 +238,25 @@ def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
         for at, (one, other) in enumerate(zip(old, new, strict=True)):
             if one != other:
                 return _difference(one, other, f"{name}[{at}]")
-    return name, _short(old), _short(new)
+    return name, _short(old, new), _short(new, old)
 
 
-def _short(value: Any) -> str:
-    text = repr(value) if not isinstance(value, list | tuple | dict) else f"{len(value)} entries"
-    return text if len(text) <= 80 else f"{text[:77]}…"
+def _short(value: Any, other: Any) -> str:
+    """A value in few words; of a list how long it is, and the names that the other list lacks."""
+    if not isinstance(value, list | tuple | dict):
+        text = repr(value)
+        return text if len(text) <= 80 else f"{text[:77]}…"
+    named = [_name(one) for one in value if not isinstance(other, list | tuple) or one not in other]
+    own = [name for name in named if name]
+    if not own:
+        return f"{len(value)} entries"
+    return f"{len(value)} entries with {', '.join(own[:NAMES])}{' …' if len(own) > NAMES else ''}"
+
+
+def _name(entry: Any) -> str:
+    """What an entry of a list is called by: a text itself, or the first of several; "" for others."""
+    first = entry[0] if isinstance(entry, list | tuple) and entry else entry
+    return first if isinstance(first, str) else ""
 
 
 def versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -56,6 +56,11 @@ def test_the_same_command_again_goes_on_and_says_the_same(folder, scanned):
     other = ask(*asked, "--max-tokens", "9")
     assert other.code == 2
     assert "choice.max_tokens is 0, and 9 is asked for" in other.err
+    other = ask(*asked, "--metric", "sink,band", "--no-labels")
+    said = (
+        "its measures.metrics is 21 entries with entropy, confidence, distance …, and 2 entries with band is asked for"
+    )
+    assert (other.code, said in " ".join(other.err.split())) == (2, True), other.err
 
 
 def test_showing_and_comparing(folder, scanned):
@@ -298,3 +303,24 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
         shown = ask("view", str(tmp_path / "scan.json"), "--show", "effects", *more).out
         assert [line.split() for line in shown.splitlines() if line.startswith("L")] == rows
         assert "the head passes on nothing" in shown
+    (tmp_path / "plan.json").write_bytes((scanned / "plan.json").read_bytes())
+    spoiled_plan(tmp_path, lambda plan: plan["measures"].update(effects=["zero", "L0H1,L1H2"]))
+    example = {"metric": "effect", "value": 0.00171, "shard": 0, "file": 0, "line": 3, "text": "w8", "query": None}
+    document["heads"][1]["top"] = [{**example, "key": None}]
+    (tmp_path / "scan.json").write_text(json.dumps(document))
+    closely = ask("scan", "show", str(tmp_path), "--head", "L0H1", "--metric", "effect").out
+    assert "L0 H1  0.00132  0.00098 – 0.00171" in closely
+    assert "L1 H2" not in closely
+    assert "0.00171  0:4  w8" in closely
+    assert "effect" in ask("scan", "show", str(tmp_path), "--metric", "nonsense").err
+
+
+def test_a_narrow_comparison_leaves_columns_out_and_says_which(folder, scanned):
+    asked = ("scan", "compare", str(scanned), str(scanned), "--top", "3")
+    wide, narrow, least = (ask(*asked, width=width).out for width in (90, 64, 46))
+    assert "Cohen's d" in wide
+    assert "also shows" not in wide
+    assert "a wider window, --plain or --json also shows: Cohen's d" in narrow
+    assert "also shows: a, b, Cohen's d" in " ".join(least.split())
+    assert "…" not in wide + narrow
+    assert "3 of 126 shown; --top 126 shows all" in wide

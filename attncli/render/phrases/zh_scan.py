@@ -7,6 +7,7 @@ SCAN: dict[str, str] = {
     "--effects needs the heads to take away": "--effects 需要指定要去掉的头",
     "{0} cannot draw this figure as {1}": "{0} 不能把这幅图画成 {1}",
     "another version of attn made this scan: its plan is {0}": "这次扫描由另一版本的 attn 生成：其计划为 {0}",
+    "{0} entries with {1}{2}": "{0} 项，其中有 {1}{2}",
     "one scan has {0} heads, the other {1}": "一次扫描有 {0} 个头，另一次有 {1} 个",
     "models of as many layers and heads": "层数和头数相同的模型",
     "the scans have no metric in common": "两次扫描没有共同的指标",

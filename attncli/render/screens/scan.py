@@ -31,7 +31,7 @@ def scan_screen(
     """The whole screen. metric: of the grid and the examples, None for the first. head: one to show closely."""
     shown = metric or next(iter(document.heads[0].metrics), "") if document.heads else ""
     default = (
-        {"header", "metrics", "examples", "answer"}
+        {"header", "metrics", "effects", "examples", "answer"}
         if head is not None
         else {"header", "grid", "labels", "effects", "answer"}
     )
@@ -44,12 +44,12 @@ def scan_screen(
         match part:
             case "header":
                 blocks.append(_header(document, view))
-            case "grid" if document.heads:
+            case "grid" if document.heads and shown in document.heads[0].metrics:
                 blocks.append(_grid(document, shown, view))
             case "labels" if document.heads and document.plan.labels:
                 blocks.append(_labels(document, view))
-            case "effects" if document.plan.effects:
-                blocks.append(_effects(document, view))
+            case "effects" if document.plan.effects and (chosen is None or chosen.effect):
+                blocks.append(_effects(document, [chosen] if chosen is not None else document.heads, view))
             case "metrics" if chosen is not None:
                 blocks.append(_metrics(chosen, view))
             case "examples" if chosen is not None:
@@ -124,9 +124,11 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         ]
         for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
-    names = say_each(view, "scan.column", "head", "label", "score", "interval", "texts")
+    names = [*say_each(view, "scan.column", "head", "label", "score", "interval", "texts"), ""]
+    if not any(row[-1] for row in rows):
+        names, rows = names[:-1], [row[:-1] for row in rows]
     body = table(
-        [*names, ""],
+        names,
         rows,
         view,
         align=["left", "left", "right", "left", "right", "left"],
@@ -145,8 +147,8 @@ def _label(one: ScanLabel, view: View) -> str:
     return name if said == name else f"{said} {one.name}"
 
 
-def _effects(document: ScanDocument, view: View) -> Lines:
-    found = [(head, head.effect) for head in document.heads if isinstance(head.effect, ScanEffect)]
+def _effects(document: ScanDocument, heads: Sequence[ScanHead], view: View) -> Lines:
+    found = [(head, head.effect) for head in heads if isinstance(head.effect, ScanEffect)]
     rows = [
         [
             f"L{head.layer} H{head.head}",
@@ -222,7 +224,10 @@ def _metrics(head: ScanHead, view: View) -> Lines:
 
 def _examples(head: ScanHead, name: str, view: View) -> Lines:
     found = [one for one in head.top if one.metric == name][: view.top if view.full else EXAMPLES]
-    rows = [[number(one.value, view), f"{one.file}:{one.line + 1}", label(one.text, ascii=view.ascii)] for one in found]
+    written = number if name in head.metrics else _turn
+    rows = [
+        [written(one.value, view), f"{one.file}:{one.line + 1}", label(one.text, ascii=view.ascii)] for one in found
+    ]
     return table(
         [say(view, "scan.column.value"), "", say(view, "scan.column.text")],
         rows,
