@@ -112,3 +112,10 @@ def test_buckets_of_far_distances() -> None:
     assert found.min() == 0
     assert found.max() == 15
     assert (np.diff(found) >= 0).all()
+
+
+@pytest.mark.parametrize(("span", "furthest"), [(4, 8), (6, 6), (16, 10), (100, 100), (256, 130), (256, 512)])
+def test_the_furthest_distance_is_the_last_step(span: int, furthest: int) -> None:
+    position = Disentangled(span, furthest, asks=True, answers=True, own=False, norm=None)
+    ends = bucket(np.array([1 - furthest, furthest - 1]), position)
+    assert ends.tolist() == [1, 2 * span - 1]

@@ -42,8 +42,8 @@ def spec(config: Config) -> Spec:
     position = rope(
         config,
         dim,
-        theta=("rotary_emb_base", "rope_theta"),
-        partial=("rotary_pct", "partial_rotary_factor"),
+        theta=("rotary_emb_base",),
+        partial=("rotary_pct",),
         default_partial=0.25,
     )
     block = Block(
