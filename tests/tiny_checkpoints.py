@@ -53,6 +53,9 @@ CASES: dict[str, Case] = {
     ),
     "deberta-v2 one way": Case("deberta-v2", {**BERT, **DEBERTA, "pos_att_type": ["p2c"], "position_buckets": 4, "max_relative_positions": 9}),
     "deberta-v2 by silence": Case("deberta-v2", BERT),
+    "deberta-v2 with a convolution": Case(
+        "deberta-v2", {**BERT, **DEBERTA, "pos_att_type": "c2p|p2c", "conv_kernel_size": 3, "conv_act": "gelu", "attention_head_size": 10}
+    ),
     "xlnet": Case("xlnet", XLNET, "AutoModelForSequenceClassification"),
     "xlnet reading on": Case("xlnet", {**XLNET, "attn_type": "uni", "clamp_len": 5}),
     "longformer": Case("longformer", {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "attention_window": [8, 4]},

@@ -117,6 +117,8 @@ TURNED: list[tuple[str, str, Callable[[Spec], Spec]]] = [
     ("deberta-v2", "keys", lambda spec: placed(spec, answers=False)),
     ("deberta-v2", "norm", lambda spec: placed(spec, norm=None)),
     ("deberta-v2 one way", "distances", lambda spec: placed(spec, furthest=None)),
+    ("deberta-v2 with a convolution", "convolution", lambda spec: blocks(spec, lambda block: replace(block,
+    convolution=None))),
     ("xlnet reading on", "distances", lambda spec: placed(spec, furthest=None)),
     ("xlnet", "scale", lambda spec: attention(spec, scale=1.0)),
     ("smollm3", "positions everywhere", lambda spec: attention(spec, position=spec.blocks[0].attention.position)),

@@ -157,6 +157,7 @@ def _group(layers: list[int], block: Block) -> LayerGroup:
         parallel=block.parallel,
         residual=block.residual,
         branch_scale=block.branch_scale,
+        convolution=None if block.convolution is None else block.convolution.kernel,
         instead=block.instead,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from attncli.arrays.backend import LOW_PRECISION, Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.mechanism.context import Context, Weights
+from attncli.mechanism.convolution import convolved
 from attncli.mechanism.feed_forward import feed_forward, linear_if_any
 from attncli.mechanism.intervention import KnockOut, changed
 from attncli.mechanism.norm import normalise
@@ -37,6 +38,7 @@ def run_block(
     def added(branch: Array) -> Array:
         return branch if block.branch_scale == 1.0 else branch * block.branch_scale
 
+    entered = hidden
     entering = normed("attn.in", hidden)
     stages, empty = _attention(backend, block.attention, weights, "attn", entering, None, context, layer)
     out = normed("attn.out", stages["out"])
@@ -73,6 +75,11 @@ def run_block(
     @np.errstate(over="ignore", invalid="ignore")
     def left() -> Array:
         found = fed()
+        if block.convolution is not None:
+            rows = slice(None) if context.asking is None else context.asking
+            beside = convolved(backend, block.convolution, weights, entered)[..., rows, :]
+            norm = block.convolution.norm
+            found = normalise(backend, norm, found + beside, weights("conv.norm.weight"), weights("conv.norm.bias"))
         # NumPy's bfloat16 is wider after a product with a plain number
         return backend.cast(found, backend.dtype) if backend.dtype in LOW_PRECISION else found
 

@@ -109,7 +109,7 @@ def bucket(relative: Integers, position: Disentangled) -> Integers:
         exact = position.span // 2
         far = np.maximum(np.abs(relative), exact).astype(np.float32) / np.float32(exact)
         # the same logarithm on both sides: the furthest distance is exactly the last step, not a rounding beyond it
-        steps = np.log(far) / np.log(np.float32([(position.furthest - 1) / exact])) * np.float32(exact - 1)
+        steps = np.log(far) / np.log(np.asarray([(position.furthest - 1) / exact], np.float32)) * np.float32(exact - 1)
         grown = (np.ceil(steps) + exact).astype(np.int64) * np.sign(relative)
         found = np.where(np.abs(relative) <= exact, relative, grown)
     return np.clip(found + position.span, 0, 2 * position.span - 1)

@@ -126,6 +126,15 @@ class Mlp(Struct, frozen=True):
     bounded: Bounded | None = None
 
 
+class Convolution(Struct, frozen=True):
+    """What a layer's result is given besides, and normed with: the activation of a convolution over `kernel` tokens, an
+    odd number, of the vectors that entered the layer; there are zeros beyond the text (DeBERTa 2)."""
+
+    kernel: int
+    activation: Activation
+    norm: Norm
+
+
 class Routing(Struct, frozen=True):
     """How the numbers a router gives the experts become their shares of a token.
 
@@ -175,6 +184,7 @@ class Block(Struct, frozen=True):
     norms: which places carry a norm; pre-norm, post-norm and sandwich norm are sets of places.
     parallel: attention and feed-forward read the same input and are added together (GPT-J).
     residual: whether each branch is added to its input. branch_scale: multiplies what a branch adds.
+    convolution: what is added at the layer's end; None for nothing.
     instead: what the layer does in place of attention, such as "mamba"; "" where it attends. `attention` says nothing
     of such a layer.
     """
@@ -186,6 +196,7 @@ class Block(Struct, frozen=True):
     residual: bool = True
     branch_scale: float = 1.0
     cross: Attention | None = None
+    convolution: Convolution | None = None
     instead: str = ""
 
 

@@ -77,6 +77,9 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
             pass
         case _:
             assert_never(block.mlp)
+    if block.convolution is not None:
+        yield Role("conv.weight", (width, width, block.convolution.kernel))
+        yield Role("conv.norm.weight", (width,))
 
 
 def _fed(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
@@ -128,10 +131,9 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
             and role.module not in TABLES
             and any(fnmatchcase(role.module, pattern) for pattern in spec.biases)
         ):
-            yield Role(
-                f"{role.module}.bias",
-                role.shape if "norm" in role.module or len(role.shape) == 1 else role.shape[:-1],
-            )
+            whole = "norm" in role.module or len(role.shape) == 1
+            shape = role.shape if whole else role.shape[: 1 if role.module == "conv" else -1]
+            yield Role(f"{role.module}.bias", shape)
 
 
 def _attention(prefix: str, spec: Attention, width: int) -> Iterator[Role]:

@@ -95,7 +95,7 @@ def test_a_model_is_called_by_its_own_family() -> None:
         ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),
         ("deepseek_v2", {"num_key_value_heads": 2}, "num_key_value_heads", "as many as heads"),
         ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config", "bfloat16"),
-        ("deberta-v2", {"conv_kernel_size": 3}, "conv_kernel_size", "convolution"),
+        ("deberta-v2", {"conv_groups": 2}, "conv_groups", "convolution"),
         ("cohere2", {"use_parallel_block": False}, "use_parallel_block", "one after the other"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         (
@@ -332,3 +332,10 @@ def test_keys_that_checkpoints_carry_along_are_no_news() -> None:
     for key in ("rope_interleaved", "use_mrope"):
         with pytest.raises(UnsupportedError, match=key):
             settle(Config({key: True}, "config.json"), {})
+
+
+@pytest.mark.parametrize("values", [{"n_group": 4}, {"n_group": 2, "topk_group": 1, "num_experts_per_tok": 4}])
+def test_groups_that_experts_do_not_fill(values: dict[str, Any]) -> None:
+    usual = CASES["deepseek_v3"].config  # 6 experts
+    with pytest.raises(InputError, match="of 6 experts chosen, from"):
+        spec_of("deepseek_v3", **{**usual, **values})

@@ -55,6 +55,7 @@ class LayerGroup(Part, frozen=True, kw_only=True):
     parallel: Annotated[bool, says("Whether attention and feed-forward read the same input.")]
     residual: bool
     branch_scale: Annotated[float, says("What is multiplied with what attention and feed-forward add.")]
+    convolution: Annotated[Size | None, says("How many tokens the convolution beside the layer spans; null for none.")]
     instead: Annotated[str, says("What the layers do in place of attention; empty where they attend.")]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from attncli.errors import InputError
-from attncli.mechanism.spec import Disentangled, Norm, Position, Spec
+from attncli.mechanism.spec import Convolution, Disentangled, Norm, Position, Spec
 from attncli.models.config import Config, Fixed
+from attncli.models.config_values import ACTIVATIONS
 from attncli.models.families import bert
 from attncli.models.family import Family, Shared
 
@@ -20,6 +21,8 @@ NAMES = replace(
             "attn.relative_q": "attention.self.pos_query_proj",
             "attn.relative": Shared("encoder.rel_embeddings"),
             "attn.relative_norm": Shared("encoder.LayerNorm"),
+            "conv": Shared("encoder.conv.conv"),
+            "conv.norm": Shared("encoder.conv.LayerNorm"),
         }
     ),
     prefixes=("deberta.",),
@@ -34,8 +37,7 @@ NAMES = replace(
 )
 
 FIXED = {
-    "conv_kernel_size": Fixed(0, "a convolution would follow the first layer"),
-    "attention_head_size": Fixed(None, "heads would have a width of their own"),
+    "conv_groups": Fixed(1, "the convolution beside the first layer would be of several parts"),
     "embedding_size": Fixed(None, "the token table would have a width of its own"),
 }
 
@@ -45,20 +47,32 @@ WAYS = ("c2p", "p2c")
 def spec(config: Config) -> Spec:
     """The Spec of a DeBERTa 2 or 3."""
     base = bert.spec(config, eps=1e-7, types=0)
-    for idle in ("legacy", "pos_ebd_type", "conv_act", "conv_groups", "pad_id"):
-        config.get(idle)  # of the head, of the convolution, and repeats
+    for idle in ("legacy", "pos_ebd_type", "pad_id"):
+        config.get(idle)  # of the head, and repeats
     ways = _ways(config)
     position = _position(config, base, ways)
     scale = (base.blocks[0].attention.head_dim * (1 + len(ways))) ** -0.5
     if not config.flag("position_biased_input", default=True):
         base = replace(base, embedding=replace(base.embedding, positions=None), max_positions=None)
-    return replace(
-        base,
-        family="deberta-v2",
-        blocks=tuple(
-            replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
-        ),
+    dim = base.blocks[0].attention.head_dim
+    if config.whole("attention_head_size", default=dim) != dim:
+        raise config.refuse("attention_head_size", f"{dim}: heads would have a width of their own")
+    first, *others = (
+        replace(block, attention=replace(block.attention, position=position, scale=scale)) for block in base.blocks
     )
+    return replace(base, family="deberta-v2", blocks=(replace(first, convolution=_convolution(config, base)), *others))
+
+
+def _convolution(config: Config, base: Spec) -> Convolution | None:
+    """What stands beside the first layer; the largest models of version 2 have it."""
+    kernel = config.whole("conv_kernel_size", default=0, least=0)
+    if kernel == 0:
+        config.get("conv_act")
+        return None
+    if kernel % 2 == 0:
+        raise config.refuse("conv_kernel_size", "an odd number")
+    norm = base.blocks[0].norms["mlp.sum"]
+    return Convolution(kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm)
 
 
 def _ways(config: Config) -> list[str]:

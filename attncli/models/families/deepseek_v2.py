@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from attncli.errors import InputError
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Experts, Latent, Mlp, Norm, Rope, Routing, Spec
 from attncli.models.config import Config, Fixed
@@ -69,9 +70,17 @@ def experts(
     activation = config.choice("hidden_act", among=ACTIVATIONS, default="silu")
     inner = config.whole("moe_intermediate_size", default=width)
     total = config.whole("n_routed_experts", "num_local_experts", "num_experts", default=count, most=2**16)
+    best = config.whole("num_experts_per_tok", default=chosen, most=total)
+    groups, within = routing.groups, routing.groups_chosen
+    if total % groups or best > total // groups * min(within, groups):
+        raise InputError(
+            f"config.json has {best} of {total} experts chosen, from {within} of {groups} groups",
+            where=config.where,
+            expected="groups of as many experts each, with as many in the chosen ones as are chosen",
+        )
     return Experts(
         total,
-        config.whole("num_experts_per_tok", default=chosen, most=total),
+        best,
         inner,
         activation,
         renormalise=renormalise,

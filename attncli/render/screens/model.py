@@ -131,6 +131,7 @@ def _group(group: LayerGroup, view: View) -> Lines:
     shape = ["attention and feed-forward side by side"] if group.parallel else []
     shape += [] if group.residual else ["no residual"]
     shape += [f"each branch times {brief(group.branch_scale)}"] if group.branch_scale != 1 else []
+    shape += [f"beside it a convolution over {group.convolution} tokens"] if group.convolution else []
     rows = [heading(title, "", view), *_attention("attention", group.attention, view)]
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
