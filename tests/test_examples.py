@@ -68,7 +68,7 @@ def printed(command: str, folder: Path) -> str:
         return (answered.out + answered.err).rstrip("\n")
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", command], cwd=folder, env=variables, capture_output=True, text=True, timeout=240, check=False
     )
     assert "Traceback" not in done.stderr
     return (done.stdout + done.stderr).rstrip("\n")

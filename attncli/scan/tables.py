@@ -6,7 +6,8 @@ scans are joined; `file` and `line` are where it stands in this scan's corpus, b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,23 @@ NAMED = ("text", "file", "line", "layer", "head", "tokens", "rows")
 """What a row is about, before the numbers."""
 
 
-class Rows:
-    """Collects the numbers of each text and head. heads: (layer, head) of each; columns: names of the metrics."""
+GROUP = 2**20
+"""Rows of a row group, at least: what is held of a shard's rows before they are written."""
 
-    def __init__(self, heads: Sequence[tuple[int, int]], columns: Sequence[str]) -> None:
+
+class Rows:
+    """Takes the numbers of each text and head, and writes them a row group at a time, floats split by bytes, which
+    packs them best.
+
+    heads: (layer, head) of each; columns: names of the metrics; write: takes a table.
+    """
+
+    def __init__(self, heads: Sequence[tuple[int, int]], columns: Sequence[str], write: Callable[[Any], None]) -> None:
         self._heads = np.array(heads, np.int32).reshape((-1, 2))
         self._columns = tuple(columns)
+        self._write = write
         self._parts: list[dict[str, Any]] = []
+        self._held = 0
 
     def add(self, places: Sequence[Place], tokens: int, values: Floats, rows: Ints) -> None:
         """Take a batch. places: of each text; values: [text, column, head]; rows: [column, head]."""
@@ -64,25 +75,35 @@ class Rows:
         }
         part |= {name: values[:, at].reshape(-1).astype(np.float32) for at, name in enumerate(self._columns)}
         self._parts.append(part)
+        self._held += texts * heads
+        if self._held >= GROUP:
+            self.flush()
 
-    def save(self, folder: Path, shard: int, part: str) -> None:
-        """Write the shard's rows, floats split by bytes, which packs them best."""
-        arrow = library()
-        names = [*NAMED, *self._columns]
-        kinds = [np.uint64, np.int32, np.int64, *[np.int32] * 4, *[np.float32] * len(self._columns)]
-        columns = {
-            name: np.concatenate([one[name] for one in self._parts]) if self._parts else np.empty(0, kind)
-            for name, kind in zip(names, kinds, strict=True)
-        }
-        table = arrow.table({name: arrow.array(column, from_pandas=True) for name, column in columns.items()})
-        with written(path_of(folder, shard, "rows.parquet"), part) as stream:
-            arrow.parquet.write_table(
-                table,
-                stream,
-                compression="zstd",
-                use_dictionary=list(NAMED),
-                use_byte_stream_split=list(self._columns),
-            )
+    def flush(self) -> None:
+        """Write what is held."""
+        if self._parts:
+            arrow = library()
+            columns = {name: np.concatenate([one[name] for one in self._parts]) for name in self._parts[0]}
+            self._parts, self._held = [], 0
+            self._write(arrow.table({name: arrow.array(one, from_pandas=True) for name, one in columns.items()}))
+
+
+@contextmanager
+def rows_written(
+    folder: Path, shard: int, part: str, heads: Sequence[tuple[int, int]], columns: Sequence[str]
+) -> Iterator[Rows]:
+    """What takes the rows of a shard; they are its file when the block ends well. part: as of `written`."""
+    arrow = library()
+    kinds = [arrow.uint64(), arrow.int32(), arrow.int64(), *[arrow.int32()] * 4, *[arrow.float32()] * len(columns)]
+    schema = arrow.schema(list(zip((*NAMED, *columns), kinds, strict=True)))
+    packed = {"compression": "zstd", "use_dictionary": list(NAMED), "use_byte_stream_split": list(columns)}
+    with (
+        written(path_of(folder, shard, "rows.parquet"), part) as stream,
+        arrow.parquet.ParquetWriter(stream, schema, **packed) as writer,
+    ):
+        rows = Rows(heads, columns, lambda table: writer.write_table(table, row_group_size=table.num_rows))
+        yield rows
+        rows.flush()
 
 
 LINK_FIELDS = ("condition", "text", "file", "line", "layer", "head", "query", "key", "query_text", "key_text", "weight")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from attncli.scan.fixed_point import fixed
 from attncli.scan.layers import Layers
 from attncli.scan.plan import COPIES, Plan
 from attncli.scan.shard_files import State, save
-from attncli.scan.tables import Links, Place, Rows
+from attncli.scan.tables import Links, Place, Rows, rows_written
 from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
 from attncli.scan.text_hash import text_hash
 
@@ -71,10 +72,10 @@ class Worker:
 
     def shard(self, number: int, progress: Callable[[int], None] | None = None) -> Mapping[str, int]:
         """Compute a shard and commit it. progress: told texts as they are done. Returns its counts."""
-        computed = self.compute(number, progress)
-        state, rows, links = computed
-        if rows is not None:
-            rows.save(self.folder, number, self.part)
+        plan = self.plan
+        wanted = rows_written(self.folder, number, self.part, plan.heads, self.columns) if plan.measures.rows else None
+        with wanted or nullcontext() as rows:
+            state, links = self.compute(number, progress, rows)
         if links is not None:
             links.save(self.folder, number, self.part)
         save(self.folder, number, state, self.part)
@@ -82,16 +83,15 @@ class Worker:
         return counts
 
     def compute(
-        self, number: int, progress: Callable[[int], None] | None = None
-    ) -> tuple[State, Rows | None, Links | None]:
-        """A shard's state, rows and links; nothing is written."""
+        self, number: int, progress: Callable[[int], None] | None = None, rows: Rows | None = None
+    ) -> tuple[State, Links | None]:
+        """A shard's state and links, of which nothing is written. rows: takes the shard's rows."""
         plan = self.plan
         records = intake.records(plan.files, plan.shards[number], self.folder / COPIES, plan.choice.cluster)
         counts = dict.fromkeys(("texts", "tokens", "truncated", *SKIPPED), 0)
         texts = list(self._texts(records, counts))
         tallies = Tallies(self.columns, int(self._starts[-1]), labels=plan.measures.labels)
         examples = Examples(len(self.columns), int(self._starts[-1]), plan.measures.top)
-        rows = Rows(plan.heads, self.columns) if plan.measures.rows else None
         links = Links() if self._conditions else None
         for batch in batches(texts, max(plan.model.heads)):
             together = self._layers.together(batch[0].tokens)
@@ -115,11 +115,7 @@ class Worker:
             "range": [part.sha256 for part in plan.shards[number]],
             "examples": sorted(said),
         }
-        return (
-            State({name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))),
-            rows,
-            links,
-        )
+        return State({name: _narrow(array) for name, array in arrays.items()}, json.loads(json.dumps(facts))), links
 
     def _texts(self, records: Iterator[Record], counts: dict[str, int]) -> Iterator[Counted]:
         """The texts that count; the others are counted by reason. Their tokens are made again when they are needed:

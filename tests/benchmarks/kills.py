@@ -47,10 +47,10 @@ from pathlib import Path
 if "attncli.scan.engines.process" in " ".join(__import__("sys").orig_argv):
     from attncli.scan import shard_files, worker
     compute = worker.Worker.compute
-    def noted(self, number, progress=None):
+    def noted(self, number, *others):
         with (Path(os.environ["SEEN"]) / str(number)).open("a") as file:
             file.write("x")
-        return compute(self, number, progress)
+        return compute(self, number, *others)
     worker.Worker.compute = noted
     if os.environ.get("IN_PLACE"):
         @contextmanager

@@ -180,11 +180,11 @@ DYING = """
 import os, sys
 from attncli.scan import worker
 compute = worker.Worker.compute
-def dies(self, number, progress=None):
+def dies(self, number, *others):
     if number == 4:
         os.write(2, b"it dies here")
         os.kill(os.getpid(), 9)
-    return compute(self, number, progress)
+    return compute(self, number, *others)
 worker.Worker.compute = dies
 """
 

@@ -46,7 +46,7 @@ except ImportError:
     worker = None
 if worker is not None:
     compute = worker.Worker.compute
-    def slowly(self, number, progress=None):
+    def slowly(self, number, *others):
         seen = Path(os.environ["SEEN"])
         late = not (seen / str(number)).exists() and len(list(seen.iterdir())) >= 6
         with (seen / str(number)).open("a") as file:
@@ -54,7 +54,7 @@ if worker is not None:
         time.sleep(0.25)
         while late and not (seen.parent / "on").exists():
             time.sleep(0.02)
-        return compute(self, number, progress)
+        return compute(self, number, *others)
     worker.Worker.compute = slowly
 """
 

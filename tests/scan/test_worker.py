@@ -133,6 +133,22 @@ def test_equal_texts_are_examples_in_one_order_whatever_comes_first(encoder, lin
     assert forwards.digest() == backwards.digest()
 
 
+def test_rows_are_written_while_the_shard_is_computed(encoder, lines, tmp_path, monkeypatch):
+    """A row group at a time: no more than one is held."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(lines))
+    wanted = {"rows": True, "metrics": ("sink",), "labels": False}
+    scanned(encoder, corpus, tmp_path / "whole", **wanted)
+    monkeypatch.setattr("attncli.scan.tables.GROUP", 50)
+    scanned(encoder, corpus, tmp_path / "parts", **wanted)
+    whole, parts = (
+        parquet.ParquetFile(tmp_path / name / "shards/000/000000.rows.parquet") for name in ("whole", "parts")
+    )
+    assert whole.num_row_groups == 1
+    assert parts.num_row_groups > 3
+    assert parts.read().equals(whole.read())
+
+
 def test_rows_and_links_of_two_scans_join_by_their_texts(encoder, decoder, lines, tmp_path):
     """The same texts in other files, lines and shards, under another seed and of another model."""
     (tmp_path / "one.txt").write_text("\n".join(lines))
