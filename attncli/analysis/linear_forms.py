@@ -33,10 +33,11 @@ class LinearForm:
         self.constant, self.keys, self.facts = constant, keys, dict(facts)
 
     def _row(self, value: Any) -> Floats:
+        """Numbers as [row], or [1] for all rows."""
         found = np.asarray(value, np.float64)
         if found.ndim == 2 and found.shape[0] != 1:
             raise TypeError("coefficients that differ between heads have no common form")
-        return np.broadcast_to(found.reshape(-1), self.constant.shape)
+        return found.reshape(-1)
 
     def __add__(self, other: Any) -> LinearForm:
         if not isinstance(other, LinearForm):

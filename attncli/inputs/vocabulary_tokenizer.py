@@ -7,10 +7,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, TypeVar
 
 import tokenizers
 
@@ -155,30 +156,59 @@ def _overlapping(spans: list[tuple[int, int] | None], owners: list[int]) -> set[
     return found
 
 
+class _Clerk:
+    """A thread that does what may never end; one is kept, for starting it takes as long as a sentence's tokens."""
+
+    idle: ClassVar[list[_Clerk]] = []
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        self._told: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._process = os.getpid()
+        threading.Thread(target=self._serve, name="tokenizer", daemon=True).start()
+
+    @classmethod
+    def free(cls) -> _Clerk:
+        """One that waits for work; a process that was forked has none of its parent's."""
+        with suppress(IndexError):
+            while (found := cls.idle.pop())._process != os.getpid():
+                pass
+            return found
+        return cls()
+
+    def do(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`. Raises queue.Empty where it takes too long: this thread is left to it then."""
+        self._asked.put(work)
+        result, failure = self._told.get(timeout=SECONDS)
+        self.idle.append(self)
+        if failure is not None:
+            raise failure
+        found: Result = result
+        return found
+
+    def _serve(self) -> None:
+        while True:
+            self._told.put(_tried(self._asked.get()))
+
+
+def _tried(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
+    try:
+        return work(), None
+    except BaseException as error:
+        return None, error
+
+
 def _timed(work: Callable[[], Result], where: str) -> Result:
     """The result of `work`, done beside a clock: a vocabulary's patterns can be written to run for ever."""
-    results: list[Result] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
+    with _quiet():  # for this thread to undo: one that is left behind never would
         try:
-            results.append(_guarded(work, "the tokenizer failed on this text", where))
-        except BaseException as error:
-            failures.append(error)
-
-    worker = threading.Thread(target=run, name="tokenizer", daemon=True)
-    with _quiet():  # for this thread to undo: a worker that is left behind never would
-        worker.start()
-        worker.join(SECONDS)
-    if worker.is_alive():
-        raise LimitError(
-            f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
-            where=where,
-            expected="a shorter text, or another tokenizer",
-        )
-    if failures:
-        raise failures[0]
-    return results[0]
+            return _Clerk.free().do(lambda: _guarded(work, "the tokenizer failed on this text", where))
+        except Empty:
+            raise LimitError(
+                f"this tokenizer took more than {SECONDS:.0f} seconds for one text",
+                where=where,
+                expected="a shorter text, or another tokenizer",
+            ) from None
 
 
 def _guarded(work: Callable[[], Result], what: str, where: str) -> Result:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct, field
@@ -19,10 +20,13 @@ class Weights(Protocol):
     def __call__(self, role: str, /) -> Array | None: ...
 
 
-@runtime_checkable
-class ReadWeights(Weights, Protocol):
-    """Weights that are read when they are asked for."""
+class ReadWeights(ABC):
+    """`Weights` that are read when they are asked for."""
 
+    @abstractmethod
+    def __call__(self, role: str, /) -> Array | None: ...
+
+    @abstractmethod
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         """x·Wᵀ + b, [row, out], with the roles `name`.weight and `name`.bias, multiplied with while the weight is read;
         None where it is not the next one in line or is to be asked for whole. x: [..., in], of so many rows in all."""

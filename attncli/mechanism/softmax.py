@@ -46,7 +46,11 @@ def softmax(
     highest = backend.max(scores, -1)
     shape = (*scores.shape[:-1], 1)
     empty = backend.full(shape, 0, "bool") if seen is None else backend.broadcast(~backend.any(seen, -1), shape)
-    highest = backend.where(empty, 0.0, highest)
+
+    def unless_empty(value: float, found: Array) -> Array:
+        return found if seen is None else backend.where(empty, value, found)
+
+    highest = unless_empty(0.0, highest)
     if sinks is not None:
         sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
         highest = backend.where(sink > highest, sink, highest)
@@ -64,13 +68,13 @@ def softmax(
     total = backend.sum(weights, -1)
     if sinks is not None:
         total = total + backend.exp(sink - highest)
-    total = backend.where(empty, 1.0, total)
+    total = unless_empty(1.0, total)
     weights /= total
     spread = backend.log(total)
     found = None
     if entropy:
-        share = backend.where(empty, 0.0, 1.0) if sinks is None else backend.sum(weights, -1)
-        found = spread * share - backend.dot_over(scores, weights)
+        taken = spread if sinks is None else spread * backend.sum(weights, -1)
+        found = taken - backend.dot_over(scores, weights)
     # the highest score's exponential is 1
-    peak = backend.where(empty, 0.0, 1.0 / total) if sinks is None else None
-    return Softmax(weights, backend.where(empty, -float("inf"), highest + spread), empty, found, peak)
+    peak = unless_empty(0.0, 1.0 / total) if sinks is None else None
+    return Softmax(weights, unless_empty(-float("inf"), highest + spread), empty, found, peak)

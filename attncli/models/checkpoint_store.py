@@ -9,7 +9,7 @@ from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError
 from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.token import Token
-from attncli.mechanism.context import Weights
+from attncli.mechanism.context import ReadWeights, Weights
 from attncli.mechanism.feed_forward import linear
 from attncli.mechanism.norm import normalise
 from attncli.mechanism.spec import Spec
@@ -126,8 +126,8 @@ class CheckpointStore:
         return token.id
 
 
-class _Layer:
-    """`ReadWeights` of one layer."""
+class _Layer(ReadWeights):
+    """The weights of one layer."""
 
     def __init__(self, store: CheckpointStore, backend: Backend, index: int) -> None:
         self._store, self._backend, self._index = store, backend, index

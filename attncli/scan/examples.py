@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import numpy as np
 from attncli.analysis.visible_keys import Ints
 from attncli.arrays.backend import Array, Backend
 
-Link = Callable[[Ints, Ints], tuple[Ints, Ints]]
 NONE = np.iinfo(np.int64).min
 """The value of a place that no example has taken."""
-FRESH = -2
-"""The key of an example whose link is not known yet."""
+PIECE = 2048
+"""Columns and heads that are sorted at once: a batch of many texts has more numbers than a model has heads."""
 FIELDS = ("value", "hash", "file", "line", "query", "key")
 """What is kept of an example: its value in multiples of 2⁻²⁴, a hash of the text, where it stands (these decide
 between equal values), and the head's strongest link in it."""
@@ -33,29 +31,25 @@ class Examples:
         """What is kept by name, [column, head, place]."""
         return dict(zip(FIELDS, self.held, strict=True))
 
-    def add(self, heads: slice, values: Ints, places: dict[str, Ints], link: Link) -> None:
-        """Take values [text, column, head] of the heads in `heads`; `NONE` where there is none.
+    def add(self, values: Ints, places: dict[str, Ints], links: Ints) -> None:
+        """Take texts' values [text, column, head]; `NONE` where there is none.
 
-        places: `hash`, `file` and `line` of each text, [text]. link: a function of (texts, heads), counted from
-        `heads.start`, giving the strongest (query, key) of each; asked only for what enters.
+        places: `hash`, `file` and `line` of each text, [text]. links: the strongest (query, key) of each text and head,
+        [2, text, head].
         """
         if not self.top:
             return
-        kept = self.held[:, :, heads]
-        column, head = np.nonzero((values >= kept[0, ..., -1]).any(0))
-        if not column.size:
-            return
-        old = kept[:, column, head]
-        new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
-        new[0], new[4] = values[:, column, head].T, np.arange(values.shape[0])  # the text, until its link is known
-        new[5] = FRESH
-        for at, name in enumerate(("hash", "file", "line"), 1):
-            new[at] = places[name]
-        best = _best(np.concatenate([old, new], -1), self.top)
-        row, place = np.nonzero((best[5] == FRESH) & (best[0] != NONE))
-        best[4:, row, place] = link(best[4, row, place], head[row])
-        best[4:, best[0] == NONE] = -1
-        kept[:, column, head] = best
+        entered = np.argwhere((values >= self.held[0, ..., -1]).any(0))
+        for start in range(0, len(entered), PIECE):
+            column, head = entered[start : start + PIECE].T
+            new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)
+            new[0] = values[:, column, head].T
+            for at, name in enumerate(("hash", "file", "line"), 1):
+                new[at] = places[name]
+            new[4:] = links[..., head].transpose(0, 2, 1)
+            best = _best(np.concatenate([self.held[:, column, head], new], -1), self.top)
+            best[4:, best[0] == NONE] = -1
+            self.held[:, column, head] = best
 
     def take(self, other: dict[str, Ints]) -> None:
         """Take another shard's examples."""
@@ -75,10 +69,8 @@ def _best(every: Ints, top: int) -> Ints:
     return np.take_along_axis(every, order, -1)
 
 
-def strongest(backend: Backend, weights: Array, texts: Ints, heads: Ints) -> tuple[Ints, Ints]:
-    """The (query, key) of the largest weight of each text and head, out of weights [text, head, query, key]."""
+def strongest(backend: Backend, weights: Array) -> Ints:
+    """The (query, key) of the largest weight of each text and head, [2, text, head], out of weights
+    [text, head, query, key]."""
     shown: Any = backend.numpy(weights)
-    pairs, place = np.unique(texts * shown.shape[1] + heads, return_inverse=True)
-    flat = shown.reshape((shown.shape[0] * shown.shape[1], -1))
-    best = flat[pairs].argmax(-1)[place]
-    return best // shown.shape[-1], best % shown.shape[-1]
+    return np.stack(np.divmod(shown.reshape((*shown.shape[:2], -1)).argmax(-1), shown.shape[-1]))

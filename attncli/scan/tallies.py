@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +41,7 @@ class TextValues:
     tokens: int
     hashes: Sequence[int]
 
-    @property
+    @cached_property
     def mean(self) -> Floats:
         """Each text's number, [text, column, head]; NaN where it has none."""
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -160,6 +160,8 @@ class Worker:
             "file": np.array([cut.record.file for cut in batch], np.int64),
             "line": np.array([cut.record.line for cut in batch], np.int64),
         }
+        # each text's and head's strongest link, (query, key)
+        strong = np.full((2, len(batch), shape[2]), -1, np.int64)
         names = [_place(cut.record) for cut in batch] if rows is not None or links is not None else []
         if self._effects is not None:
             at = self.columns.index(EFFECT)
@@ -184,38 +186,31 @@ class Worker:
             used[:metrics, heads] = np.broadcast_to(np.asarray(counted), (count, metrics)).T
             spread = even if even.ndim == 3 else even[:, None, :]
             baseline[:, :metrics, heads] = np.broadcast_to(spread, (len(batch), count, metrics)).transpose(0, 2, 1)
-            if self.plan.measures.labels:
-                self._positional(value, norm, baseline, used, heads)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mean = np.where(norm[..., heads] > 0, value[..., heads] / norm[..., heads], np.nan)
-            known = np.where(np.isnan(mean), NONE, fixed(mean))
-
-            def link(text: Ints, head: Ints) -> tuple[Ints, Ints]:
-                if weights is None:
-                    return np.full_like(text, -1), np.full_like(text, -1)
-                return strongest(backend, weights, text, head)
-
-            examples.add(heads, known, places, link)
+            if weights is not None and examples.top:
+                strong[..., heads] = strongest(backend, weights)
 
         self._layers.run(batch, see, look if self._conditions else None)
+        if self.plan.measures.labels:
+            self._positional(value, norm, baseline, used)
         every = TextValues(value, norm, baseline, used, len(batch[0].tokens), [cut.hash for cut in batch])
         tallies.add(every)
+        examples.add(np.where(np.isnan(every.mean), NONE, fixed(every.mean)), places, strong)
         if rows is not None:
             rows.add(names, len(batch[0].tokens), every.mean, used)
 
-    def _positional(self, value: Floats, norm: Floats, baseline: Floats, used: Ints, heads: slice) -> None:
+    def _positional(self, value: Floats, norm: Floats, baseline: Floats, used: Ints) -> None:
         """The largest offset mass of each text and head, over offsets that enough rows have."""
         at = [self.plan.metrics.index(name) for name in OFFSETS]
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(norm[:, at, heads] > 0, value[:, at, heads] / norm[:, at, heads], np.nan)
-        mean = np.where(used[at, heads] >= LEAST_ROWS, mean, np.nan)
+            mean = np.where(norm[:, at] > 0, value[:, at] / norm[:, at], np.nan)
+        mean = np.where(used[at] >= LEAST_ROWS, mean, np.nan)
         best = np.where(np.isnan(mean), -np.inf, mean).argmax(1)[:, None]
         score = np.take_along_axis(mean, best, 1)[:, 0]
         last = self.columns.index(POSITIONAL)
-        value[:, last, heads] = np.nan_to_num(score)
-        norm[:, last, heads] = ~np.isnan(score)
-        baseline[:, last, heads] = np.take_along_axis(baseline[:, at, heads], best, 1)[:, 0]
-        used[last, heads] = used[at, heads].max(0)
+        value[:, last] = np.nan_to_num(score)
+        norm[:, last] = ~np.isnan(score)
+        baseline[:, last] = np.take_along_axis(baseline[:, at], best, 1)[:, 0]
+        used[last] = used[at].max(0)
 
 
 def _place(record: Record) -> Place:

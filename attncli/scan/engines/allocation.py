@@ -19,7 +19,7 @@ ALLOCATION = {
 """A worker's environment: arrays come from one heap, which `Level` trims. Mapping the larger ones anew each
 time, as would give them back at once, costs a quarter more time. oneDNN compiles an activation for each shape of a
 batch, in a millisecond, and would keep a thousand of them, between the arrays."""
-SPARE = 32 * 2**20
+SPARE = 64 * 2**20
 """Bytes that a worker may hold beyond what it needs before they are given back. Trimming takes milliseconds."""
 
 
