@@ -179,6 +179,9 @@ class Operations(Protocol[Kind]):
     def affine(self, x: Kind, weight: Kind, bias: Kind | None) -> Kind:
         """x·Wᵀ + b. x: [row, in]; weight: [out, in]; bias: [out]."""
 
+    def by_columns(self, weight: Kind) -> Kind:
+        """A weight [out, in] that lies in memory as repeated products want it, where the library is faster so."""
+
     def layer_norm(self, x: Kind, eps: float, weight: Kind | None, bias: Kind | None) -> Kind:
         """(x − mean) / √(variance + eps) · weight + bias over the last axis; weight and bias are [width]."""
 

@@ -145,6 +145,11 @@ class TorchBackend:
     def affine(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return functional.linear(x, weight, bias)
 
+    def by_columns(self, weight: Tensor) -> Tensor:
+        # of few rows a tenth less time, and each row's bits are the same beside any number of others
+        plain = weight.is_cpu and weight.dtype in (torch.float32, torch.float64)
+        return weight.t().contiguous().t() if plain else weight
+
     def layer_norm(self, x: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         return functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 

@@ -30,8 +30,9 @@ class CheckpointStore:
         self._tables: dict[tuple[str, str], HeldRows] | None = None
         self._spared = -1  # the layer whose feed-forward part is read when it is asked for
 
-    def hold_rows(self) -> None:
-        """Keep the rows of embedding tables that are read from now on, for many texts one after the other."""
+    def for_many(self) -> None:
+        """Prepare for many texts one after the other: rows of embedding tables are kept from now on, and matrices lie
+        in memory as products want them."""
         self._tables = {}
 
     def embed(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -94,7 +95,10 @@ class CheckpointStore:
 
     def _read(self, backend: Backend, bound: Bound) -> dict[str, Array]:
         arrays = [self.checkpoint.read(name, backend.dtype) for name in bound.tensors]
-        return {role: backend.array(part) for role, part in bound.parts(arrays).items()}
+        found = {role: backend.array(part) for role, part in bound.parts(arrays).items()}
+        if self._tables is None:
+            return found
+        return {role: backend.by_columns(part) if part.ndim == 2 else part for role, part in found.items()}
 
     def _rows(self, backend: Backend, role: str, rows: Sequence[int]) -> Array:
         name = self.binding.outer[role].tensors[0]

@@ -36,7 +36,7 @@ def shading(
     more than `LONGEST` tokens are left out.
     """
     assert isinstance(model.store, CheckpointStore)
-    model.store.hold_rows()
+    model.store.for_many()
     held = replace(model, store=HeldStore(model.store))
     texts: dict[Place, str] = {}
     heads: dict[Place, set[Place]] = {}

@@ -58,7 +58,7 @@ class Worker:
         measures = plan.measures
         self.columns = columns_of(plan.metrics, labels=measures.labels, effects=bool(measures.effects))
         assert isinstance(model.store, CheckpointStore)
-        model.store.hold_rows()
+        model.store.for_many()
         store = HeldStore(model.store)
         self._layers = Layers(
             model.spec, store, model.backend, plan.metrics, words=plan.measures.words, between=between

@@ -2,13 +2,13 @@
 
 Three peers: the loop (eager attention, batches of 32 texts sorted by characters, weights only), the same loop with
 `attn`'s metrics computed from its weights, and the matrix products alone that the model takes. What is timed of `attn`
-is `Worker.compute` in a process with a worker's settings of memory, as the command runs it.
+is `Worker.compute` in a process with a worker's settings of memory, as the command runs it. All take turns, so that a
+machine that slows down slows down all of them; the least of each counts.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +20,6 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import torch
-import transformers
 
 import attncli
 from attncli.analysis.measure import measure
@@ -32,9 +31,9 @@ from attncli.scan.batches import MOST_TOKENS
 from attncli.scan.engines.allocation import ALLOCATION, Level
 from attncli.scan.worker import Worker
 
-ROUNDS = 3
+ROUNDS = 4
 BATCH = 32
-FIND = "from=it weight>=0.3"
+FINDS = {"scan": (), "scan with --find": ("from=it weight>=0.3",)}
 METRICS = (*DEFAULT, "normalised_entropy", "special", "punctuation", "diagonality", "band")
 
 
@@ -48,6 +47,8 @@ class Loop:
     """What a notebook does: pad, run, look at the weights."""
 
     def __init__(self, texts: list[str]) -> None:
+        import transformers  # a worker has none of it
+
         folder = str(locate("minilm").folder)
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         self.model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
@@ -78,35 +79,36 @@ def products(spec: Spec, lengths: list[int]) -> Callable[[], None]:
     inner = block.mlp.width if hasattr(block.mlp, "width") else 4 * width
     square, wide, narrow = torch.randn(width, width), torch.randn(width, inner), torch.randn(inner, width)
 
+    batches = []
+    for count in sorted(set(lengths)):
+        left, most = lengths.count(count), max(MOST_TOKENS // count, 1)
+        batches += [(min(most, left - at), count) for at in range(0, left, most)]
+    given = [(torch.randn(texts * count, width), torch.randn(texts, heads, count, dim)) for texts, count in batches]
+
     def run() -> None:
-        for count in sorted(set(lengths)):
-            left = lengths.count(count)
-            most = max(MOST_TOKENS // count, 1)
-            while left:
-                texts = min(most, left)
-                left -= texts
-                x, q = torch.randn(texts * count, width), torch.randn(texts, heads, count, dim)
-                for _ in spec.blocks:
-                    for _ in range(4):
-                        x @ square
-                    q @ q.transpose(-1, -2) @ q
-                    x @ wide @ narrow
+        for x, q in given:
+            for _ in spec.blocks:
+                for _ in range(4):
+                    x @ square
+                q @ q.transpose(-1, -2) @ q
+                x @ wide @ narrow
 
     return run
 
 
-def scans(lines: list[str], folder: Path) -> dict[str, float]:
-    """CPU seconds of a shard of all lines, without and with --find."""
+def serve(lines: list[str], folder: Path) -> None:
+    """Scan a shard of all lines each time that standard input asks for it, and tell the CPU seconds."""
     corpus = folder / "corpus.txt"
     corpus.write_text("\n".join(lines), "utf-8")
     model = attncli.load("minilm", backend="torch")
-    best = {}
-    for name, found in (("scan", ()), ("scan with --find", (FIND,))):
+    workers = {}
+    for name, found in FINDS.items():
         wanted, out = plan_making.Wanted((str(corpus),), METRICS, labels=False, find=found), folder / name
         made = plan.write(plan_making.make(wanted, model, "minilm", out, stdin=io.BytesIO()), out)
-        worker = Worker(made, out, model, between=Level().keep)
-        best[name] = min(seconds(lambda worker=worker: worker.compute(0)) for _ in range(ROUNDS + 1))
-    return best
+        workers[name] = Worker(made, out, model, between=Level().keep)
+    for asked in sys.stdin:
+        worker = workers[asked.strip()]
+        print(seconds(lambda worker=worker: worker.compute(0)), flush=True)
 
 
 def main() -> None:
@@ -114,22 +116,33 @@ def main() -> None:
     lines = Path(sys.argv[1]).read_text("utf-8").splitlines()[: int(sys.argv[2]) if len(sys.argv) > 2 else 768]
     if ALLOCATION.items() <= os.environ.items():
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(scans(lines, Path(folder))))
+            serve(lines, Path(folder))
         return
-    # what the command's workers run in; the peers are left as they come
-    told = subprocess.run(
-        [sys.executable, *sys.argv], env={**os.environ, **ALLOCATION}, stdout=subprocess.PIPE, check=True
-    )
-    best: dict[str, float] = json.loads(told.stdout)
     model = attncli.load("minilm", backend="torch")
     lengths = [len(model.encode(line)) for line in lines]
-    loop = Loop(lines)
-    runs: dict[str, Callable[[], object]] = {
-        "loop, weights only": lambda: loop.run(metrics=False),
-        "loop, four metrics": lambda: loop.run(metrics=True),
-        "matrix products": products(model.spec, lengths),
-    }
-    best |= {name: min(seconds(run) for _ in range(1 if "metrics" in name else ROUNDS)) for name, run in runs.items()}
+    loop, multiply = Loop(lines), products(model.spec, lengths)
+    # what the command's workers run in; the peers are left as they come
+    setting = {**os.environ, **ALLOCATION}
+    with subprocess.Popen(
+        [sys.executable, *sys.argv], env=setting, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as scanning:
+        assert scanning.stdin is not None and scanning.stdout is not None
+
+        def scanned(name: str) -> float:
+            print(name, file=scanning.stdin, flush=True)
+            return float(scanning.stdout.readline())
+
+        runs: dict[str, Callable[[], float]] = {
+            **{name: lambda name=name: scanned(name) for name in FINDS},
+            "matrix products": lambda: seconds(multiply),
+            "loop, weights only": lambda: seconds(lambda: loop.run(metrics=False)),
+            "loop, four metrics": lambda: seconds(lambda: loop.run(metrics=True)),
+        }
+        for name in FINDS:
+            scanned(name)
+        rounds = [{name: run() for name, run in runs.items()} for _ in range(ROUNDS)]
+        scanning.stdin.close()
+    best = {name: min(times[name] for times in rounds) for name in runs}
     print(
         f"{len(lines)} texts, {sum(lengths)} tokens, {loop.padded} padded by the loop, {len(METRICS)} metrics in the scan"
     )
