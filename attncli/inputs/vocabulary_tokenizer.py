@@ -162,7 +162,7 @@ class _Clerk:
     idle: ClassVar[list[_Clerk]] = []
 
     def __init__(self) -> None:
-        self._asked: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        self._asked: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._told: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._process = os.getpid()
         threading.Thread(target=self._serve, name="tokenizer", daemon=True).start()
@@ -177,9 +177,14 @@ class _Clerk:
         return cls()
 
     def do(self, work: Callable[[], Result]) -> Result:
-        """The result of `work`. Raises queue.Empty where it takes too long: this thread is left to it then."""
+        """The result of `work`. Raises queue.Empty where it takes too long: this thread is left to it then, and ends
+        with it."""
         self._asked.put(work)
-        result, failure = self._told.get(timeout=SECONDS)
+        try:
+            result, failure = self._told.get(timeout=SECONDS)
+        except BaseException:
+            self._asked.put(None)
+            raise
         self.idle.append(self)
         if failure is not None:
             raise failure
@@ -187,8 +192,9 @@ class _Clerk:
         return found
 
     def _serve(self) -> None:
-        while True:
-            self._told.put(_tried(self._asked.get()))
+        while (work := self._asked.get()) is not None:
+            self._told.put(_tried(work))
+            del work
 
 
 def _tried(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:

@@ -48,6 +48,22 @@ def square_sum(parts: Floats) -> Floats:
     return found
 
 
+UPPER = 32
+"""Bits of the lower half of a sum over a text's rows: of 65,536 texts of a million tokens both halves add up."""
+
+
+def halves(values: Ints) -> Ints:
+    """Sums over texts of values [text, column, head], of the upper and of the lower halves: [2, column, head], where a
+    value is upper · 2³² + lower. See `from_halves`."""
+    return np.stack([(values >> UPPER).sum(0), (values & ((1 << UPPER) - 1)).sum(0)])
+
+
+def from_halves(parts: Floats) -> Floats:
+    """What `halves` stand for, as float64. parts: [2, ...]."""
+    found: Floats = (parts[0] * 2.0**UPPER + parts[1]) / float(ONE)
+    return found
+
+
 @dataclass(frozen=True)
 class Scale:
     """How a metric's values are binned. kind: "share" (0 to 1, equal bins), "size" (from 0, logarithmic) or

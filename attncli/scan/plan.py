@@ -23,7 +23,7 @@ from attncli.scan.ranges import Range
 from attncli.scan.shard_files import PLANNING, temporary
 
 NAME = "plan.json"
-SCHEMA = "attn.scan.plan/2"
+SCHEMA = "attn.scan.plan/3"
 """Another number for plans whose shards hold other arrays or columns."""
 COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""

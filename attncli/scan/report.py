@@ -127,7 +127,7 @@ class _Heads:
         self.strata_value = totals.whole("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = totals.whole("value") / self.texts
-            self.by_row = totals.whole("row_value") / totals.whole("row_norm")
+            self.by_row = totals.row_value / totals.whole("row_norm")
             self.baseline = totals.whole("baseline") / self.texts
             self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
             replicates = totals.whole("replicate_value") / totals.whole("replicate_texts")

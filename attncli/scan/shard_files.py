@@ -25,6 +25,8 @@ FOLDER = "shards"
 PER_FOLDER = 1000
 LARGEST = 4 * 2**30
 """Bytes of a state's arrays, at most."""
+REASON = 4096
+"""Bytes that are read of why a shard failed."""
 PLANNING = "plan"
 """What temporary files of a scan as a whole are called by, as those of a part are by the part."""
 _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
@@ -122,11 +124,11 @@ def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
 def given_up(folder: Path) -> dict[int, str]:
     """The shards that any part gave up and that nobody has done since, each with the reason."""
     found = {}
-    for path in (folder / FOLDER).glob("*/*.failed.txt"):
+    for path in filter(Path.is_file, (folder / FOLDER).glob("*/*.failed.txt")):
         number = path.name.partition(".")[0]
         if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
-            with suppress(OSError):  # it is done by now
-                found[int(number)] = path.read_text("utf-8", "replace")
+            with suppress(OSError), path.open("rb") as stream:  # it is done by now
+                found[int(number)] = stream.read(REASON).decode("utf-8", "replace")
     return found
 
 

@@ -14,7 +14,7 @@ from attncli.analysis.labels import LABELS, decide
 from attncli.analysis.measure import known
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
-from attncli.scan.fixed_point import Scale, fixed, scale_of, squares
+from attncli.scan.fixed_point import Scale, fixed, halves, scale_of, squares
 from attncli.scan.text_hash import REPLICATES, counts
 
 STRATA = (16, 32, 64, 128, 256, 512, 1024)
@@ -69,8 +69,9 @@ def bins_of(columns: Sequence[str]) -> list[slice]:
 def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[str, tuple[int, ...]]:
     """The sizes of what is added up, by name."""
     shape = (len(columns), heads)
-    plain = ("texts", "value", "row_value", "row_norm", "rows", "baseline")
+    plain = ("texts", "value", "row_norm", "rows", "baseline")
     found: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
+    found["row_value"] = (2, *shape)
     found["histogram"] = (heads, bins_of(columns)[-1].stop)
     found |= dict.fromkeys(("strata_texts", "strata_value"), (len(STRATA) + 1, *shape))
     found["strata_square"] = (3, len(STRATA) + 1, *shape)
@@ -84,7 +85,8 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 class Tallies:
     """Adds up batches. columns: `columns_of`; heads: how many heads in all, over all layers.
 
-    arrays: integers by name: `texts value row_value row_norm rows baseline` [column, head];
+    arrays: integers by name: `texts value row_norm rows baseline` [column, head];
+    `row_value` [2, column, head], see `halves`;
     `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column, head];
     `strata_square` [3, stratum, column, head], see `squares`;
     `replicate_texts replicate_value` [replicate, column, head]; `replicate_strata` [replicate, stratum, column], texts
@@ -110,7 +112,7 @@ class Tallies:
         value = fixed(mean)
         arrays["texts"] += there.sum(0)
         arrays["value"] += value.sum(0)
-        arrays["row_value"] += fixed(np.where(there, batch.value, 0.0)).sum(0)
+        arrays["row_value"] += halves(fixed(np.where(there, batch.value, 0.0)))
         arrays["row_norm"] += fixed(np.where(there, batch.norm, 0.0)).sum(0)
         arrays["rows"] += batch.rows * there.sum(0)
         arrays["baseline"] += fixed(np.where(there, batch.baseline, 0.0)).sum(0)

@@ -14,7 +14,7 @@ from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import AttnError, InputError
 from attncli.scan.examples import FIELDS, NONE, Examples
-from attncli.scan.fixed_point import ONE, square_sum
+from attncli.scan.fixed_point import ONE, from_halves, square_sum
 from attncli.scan.plan import Plan
 from attncli.scan.shard_files import State, is_done, load, path_of
 from attncli.scan.tallies import columns_of, tally_shapes
@@ -89,6 +89,11 @@ class Totals:
         return square_sum(self.whole("strata_square"))
 
     @property
+    def row_value(self) -> Floats:
+        """Sums over the query rows of all texts [column, head]."""
+        return from_halves(self.whole("row_value"))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
         measures = self.plan.measures
@@ -112,7 +117,7 @@ class Totals:
         return found.hexdigest()
 
 
-VALUES = frozenset({"value", "row_value", "row_norm", "baseline", "strata_value", "replicate_value"})
+VALUES = frozenset({"value", "row_norm", "baseline", "strata_value", "replicate_value"})
 """Totals that are multiples of 2⁻²⁴."""
 
 

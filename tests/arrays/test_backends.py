@@ -142,6 +142,9 @@ def test_affine_and_layer_norm_are_their_formulas(kind):
         assert np.allclose(plain, (row - mean) / spread, atol=1e-13)
         assert np.allclose(found, (row - mean) / spread * scale + shift, atol=1e-13)
     assert np.array_equal(backend.numpy(held[0]), x)
+    columns = backend.by_columns(held[1])
+    assert np.array_equal(backend.numpy(columns), weight)
+    assert np.allclose(backend.numpy(backend.affine(held[0], columns, held[2])), loops + bias, atol=1e-13)
 
 
 def test_an_activation_in_one_step_is_the_one_in_many():

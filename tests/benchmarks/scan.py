@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -126,23 +127,25 @@ def main() -> None:
     with subprocess.Popen(
         [sys.executable, *sys.argv], env=setting, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as scanning:
-        assert scanning.stdin is not None and scanning.stdout is not None
+        asked, told = scanning.stdin, scanning.stdout
+        assert asked is not None
+        assert told is not None
 
         def scanned(name: str) -> float:
-            print(name, file=scanning.stdin, flush=True)
-            return float(scanning.stdout.readline())
+            print(name, file=asked, flush=True)
+            return float(told.readline())
 
         runs: dict[str, Callable[[], float]] = {
-            **{name: lambda name=name: scanned(name) for name in FINDS},
-            "matrix products": lambda: seconds(multiply),
-            "loop, weights only": lambda: seconds(lambda: loop.run(metrics=False)),
-            "loop, four metrics": lambda: seconds(lambda: loop.run(metrics=True)),
+            **{name: partial(scanned, name) for name in FINDS},
+            "matrix products": partial(seconds, multiply),
+            "loop, weights only": partial(seconds, partial(loop.run, metrics=False)),
         }
-        for name in FINDS:
-            scanned(name)
+        for run in runs.values():
+            run()
         rounds = [{name: run() for name, run in runs.items()} for _ in range(ROUNDS)]
-        scanning.stdin.close()
+        asked.close()
     best = {name: min(times[name] for times in rounds) for name in runs}
+    best["loop, four metrics"] = seconds(partial(loop.run, metrics=True))
     print(
         f"{len(lines)} texts, {sum(lengths)} tokens, {loop.padded} padded by the loop, {len(METRICS)} metrics in the scan"
     )

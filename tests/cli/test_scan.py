@@ -241,8 +241,8 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "fewer than no examples": (lambda at: spoiled_plan(at, lambda plan: plan["measures"].update(top=-1)), "top"),
     "heads without end": (lambda at: spoiled_plan(at, lambda plan: plan["model"].update(heads=[10**12, 3])), "heads"),
     "shards of another form": (
-        lambda at: spoiled_plan(at, lambda plan: plan.update(schema="attn.scan.plan/1")),
-        "another version of attn made this scan: its plan is 'attn.scan.plan/1'",
+        lambda at: spoiled_plan(at, lambda plan: plan.update(schema="attn.scan.plan/2")),
+        "another version of attn made this scan: its plan is 'attn.scan.plan/2'",
     ),
     "more layers than there are": (
         lambda at: spoiled_plan(at, lambda plan: plan["model"].update(layers=9)),
@@ -273,9 +273,9 @@ def test_a_plan_that_does_not_name_its_torch_is_another(folder, scanned, tmp_pat
     spoiled_plan(tmp_path / "scan", lambda plan: (plan.pop("isa"), plan.pop("torch")))
     answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan"))
     assert (answer.code, "its torch is '', and" in answer.err) == (2, True), answer.err
-    spoiled_plan(tmp_path / "scan", lambda plan: plan.update(schema="attn.scan.plan/1"))
+    spoiled_plan(tmp_path / "scan", lambda plan: plan.update(schema="attn.scan.plan/2"))
     answer = ask("scan", str(folder / "model"), str(folder / "corpus.txt"), "-o", str(tmp_path / "scan"))
-    assert (answer.code, "its schema is 'attn.scan.plan/1', and 'attn.scan.plan/" in answer.err) == (2, True)
+    assert (answer.code, "its schema is 'attn.scan.plan/2', and 'attn.scan.plan/" in answer.err) == (2, True)
 
 
 def test_folders_that_are_no_scans(tmp_path):

@@ -1,6 +1,7 @@
 """Vocabularies of the tokenizers library, good and hostile."""
 
 import json
+import sys
 import threading
 from importlib.resources import files
 
@@ -8,6 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import finish
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from attncli.errors import InputError, LimitError
@@ -209,10 +211,37 @@ def test_a_panic_is_an_error_and_its_report_stays_off_the_terminal(capfd):
 
 def test_a_pattern_that_runs_for_ever_is_stopped(monkeypatch):
     monkeypatch.setattr(pieces, "SECONDS", 0.02)
+    slow, plain = from_tokenizers(bomb(), "bomb"), from_tokenizers(word_level("a"), "plain")
+    plain.encode("a")
+    before = threads()
     with pytest.raises(LimitError, match="took more than"):
-        from_tokenizers(bomb(), "bomb").encode(("a" * 19 + " ") * 60)
-    # the work takes a second: the clock did not wait for it
-    assert any(thread.name == "tokenizer" for thread in threading.enumerate())
+        slow.encode(("a" * 19 + " ") * 60)
+    # the work takes a second: the clock did not wait for it, and the next text does not either
+    assert threads() == before
+    monkeypatch.undo()
+    assert [token.text for token in plain.encode("a")] == ["a"]
+    assert len(threads() - before) == 1
+
+
+def test_one_thread_serves_all_texts_and_a_forked_process_has_its_own(tmp_path):
+    plain = from_tokenizers(word_level("a"), "plain")
+    plain.encode("a")
+    before = threads()
+    for _ in range(9):
+        plain.encode("a a")
+    with pytest.raises(InputError, match="the tokenizer failed on this text"):
+        from_tokenizers(bomb(), "bomb").encode("a" * 40)
+    assert threads() == before
+    program = "import os, sys; from attncli.inputs.vocabulary_tokenizer import read_tokenizer as read\n"
+    program += "tokenizer = read(__import__('pathlib').Path(sys.argv[1])); tokenizer.encode('a'); child = os.fork()\n"
+    program += "found = len(tokenizer.encode('a a a'))\n"
+    program += "sys.exit(found if not child else found + os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    plain.hf.save(str(tmp_path / "tokenizer.json"))
+    assert finish([sys.executable, "-W", "ignore", "-c", program, str(tmp_path)]).returncode == 6
+
+
+def threads():
+    return {thread.ident for thread in threading.enumerate() if thread.name == "tokenizer"}
 
 
 def test_a_chain_of_replacements_cannot_fill_the_memory():

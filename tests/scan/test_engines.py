@@ -23,7 +23,7 @@ from attncli.errors import AttnError, InputError, UsageError
 from attncli.scan import plan
 from attncli.scan.engines.here import Here
 from attncli.scan.run import Part, parse_part, run
-from attncli.scan.shard_files import is_done, load, path_of, sweep, temporary, written
+from attncli.scan.shard_files import given_up, is_done, load, path_of, sweep, temporary, written
 from attncli.scan.totals import total
 
 SHARDS = 10
@@ -200,8 +200,15 @@ def test_a_shard_that_kills_its_worker_is_given_up_after_three(encoder, corpus, 
     assert "died 3 times (signal 9: it dies here)" in outcome.failed[0].reason
     assert outcome.totals is not None
     assert sorted(outcome.totals.done) == [shard for shard in range(SHARDS) if shard != 4]
+    told = path_of(tmp_path / "out", 4, "failed.txt")
+    told.write_text("x" * 10**6)
+    assert given_up(tmp_path / "out") == {4: "x" * 4096}
     healed = run(made, tmp_path / "out", str(encoder), Inside())
     assert (healed.computed, healed.failed) == (1, [])
+    assert given_up(tmp_path / "out") == {}
+    told.unlink(missing_ok=True)
+    os.mkfifo(told)
+    assert given_up(tmp_path / "out") == {}
 
 
 def test_a_broken_shard_is_computed_again(encoder, corpus, tmp_path, reference):

@@ -11,7 +11,8 @@ import pytest
 
 from attncli.analysis.measure import known
 from attncli.scan import fixed_point
-from attncli.scan.fixed_point import ONE, Scale, fixed, quantiles, scale_of, square_sum, squares
+from attncli.scan.examples import NONE, Examples
+from attncli.scan.fixed_point import ONE, Scale, fixed, from_halves, halves, quantiles, scale_of, square_sum, squares
 from attncli.scan.plan import metric_version
 from attncli.scan.statistics import (
     benjamini_hochberg,
@@ -197,6 +198,43 @@ def test_squares_of_small_and_of_large_values_add_up_exactly():
         assert float(square_sum(parts)[0, 0]) == pytest.approx(sum(one * one for one in exact) / ONE**2, rel=1e-14)
         wanted = statistics.variance(one / ONE for one in exact)
         assert variance(np.float64(400), np.float64(sum(exact) / ONE), square_sum(parts)[0, 0]) == pytest.approx(wanted)
+
+
+def test_sums_over_the_rows_of_long_texts_add_up_exactly():
+    """Of 65,536 texts of a million tokens, in each of which every row is a third of a million away."""
+    one = fixed(np.full((1, 1, 1), 1e12 / 3))
+    parts = halves(np.repeat(one, 64, 0)) * 1024
+    assert (
+        sum(int(part) << shift for part, shift in zip(parts.ravel(), (32, 0), strict=True)) == int(one[0, 0, 0]) << 16
+    )
+    assert float(from_halves(parts.astype(float))[0, 0]) == pytest.approx(65536 * 1e12 / 3, rel=1e-14)
+    assert float(from_halves(halves(-one).astype(float))[0, 0]) == pytest.approx(-1e12 / 3, rel=1e-14)
+
+
+def test_examples_are_the_same_in_any_pieces(monkeypatch):
+    drawn = np.random.default_rng(3)
+    values = drawn.integers(0, 5, (30, 3, 4))
+    values[drawn.random(values.shape) < 0.2] = NONE
+    places = {name: drawn.integers(0, 9, 30) for name in ("hash", "file", "line")}
+    links = drawn.integers(0, 7, (2, 30, 4))
+    found = []
+    for piece in (1, 5, 2048):
+        monkeypatch.setattr("attncli.scan.examples.PIECE", piece)
+        held = Examples(3, 4, 6)
+        for start in range(0, 30, 7):
+            some = slice(start, start + 7)
+            held.add(values[some], {name: place[some] for name, place in places.items()}, links[:, some])
+        found.append(held.held)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+    for column, head in np.ndindex(3, 4):
+        there = [text for text in range(30) if values[text, column, head] != NONE]
+        order = sorted(
+            there, key=lambda text: (-values[text, column, head], *(place[text] for place in places.values()))
+        )
+        best = order[:6]
+        assert found[0][0, column, head].tolist() == values[best, column, head].tolist()
+        assert found[0][4:, column, head].tolist() == links[:, best, head].tolist()
 
 
 def test_benjamini_hochberg():

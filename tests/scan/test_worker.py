@@ -81,7 +81,7 @@ def test_means_quantiles_and_counts(encoder, corpus, tmp_path):
     assert (texts == 60).all()
     np.testing.assert_allclose(totals.whole("value")[1] / texts, values.mean(0), atol=1e-6)
     np.testing.assert_allclose(totals.strata_square.sum(0)[1] / texts, (values**2).mean(0), rtol=1e-6)
-    by_row = totals.whole("row_value")[1] / totals.whole("row_norm")[1]
+    by_row = totals.row_value[1] / totals.whole("row_norm")[1]
     np.testing.assert_allclose(by_row, (values * rows).sum(0) / rows.sum(0), atol=1e-6)
     assert totals.counted("histogram")[:, bins_of(totals.columns)[1]].sum(-1).tolist() == [60] * len(made.heads)
     assert totals.whole("strata_texts")[:, 1].sum(0).tolist() == [60] * len(made.heads)
