@@ -315,6 +315,25 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
     assert "effect" in ask("scan", "show", str(tmp_path), "--metric", "nonsense").err
 
 
+@pytest.mark.parametrize(
+    ("name", "ends", "width", "row"),
+    [
+        ("first-token sink", [0.81, 0.87], 60, "first-token sink 0.840 0.810–0.870 100 % (91–100)"),
+        ("first-token sink", [0.81, 0.87], 64, "first-token sink 0.840 0.810 – 0.870 100 % (91–100)"),
+        ("repeat", [-0.1, 0.9], 60, "repeat 0.840 -0.100 – 0.900 100 % (91–100)"),
+    ],
+)
+def test_labels_are_whole_in_a_narrow_window(
+    name: str, ends: list[float], width: int, row: str, scanned: Path, tmp_path: Path
+) -> None:
+    document = json.loads((scanned / "scan.json").read_text())
+    found = {"name": name, "detail": None, "score": 0.84, "threshold": 0.3, "texts": 1.0, "texts_ci95": [0.91, 1.0]}
+    document["heads"][0]["labels"] = [{**found, "ci95": ends, "earned": True, "borderline": False}]
+    (tmp_path / "scan.json").write_text(json.dumps(document))
+    shown = ask("view", str(tmp_path / "scan.json"), "--show", "labels", "--full", width=width).out
+    assert f"L0 H0 {row}" in " ".join(shown.split())
+
+
 def test_a_narrow_comparison_leaves_columns_out_and_says_which(folder, scanned):
     asked = ("scan", "compare", str(scanned), str(scanned), "--top", "3")
     wide, narrow, least = (ask(*asked, width=width).out for width in (90, 64, 46))

@@ -23,6 +23,8 @@ PARTS = PARTS_OF["scan"]
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
 EXAMPLES = 5
+SPACED = 64
+"""Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
 
 def scan_screen(
@@ -124,7 +126,8 @@ def _labels(document: ScanDocument, view: View) -> Lines:
         ]
         for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
-    names = [*say_each(view, "scan.column", "head", "label", "score", "interval", "texts"), ""]
+    interval = "interval" if view.width >= SPACED else "between"
+    names = [*say_each(view, "scan.column", "head", "label", "score", interval, "texts"), ""]
     if not any(row[-1] for row in rows):
         names, rows = names[:-1], [row[:-1] for row in rows]
     body = table(
@@ -186,7 +189,8 @@ def _turn(value: float | None, view: View) -> str:
 def _interval(between: list[float] | None, view: View, written: Callable[[float | None, View], str] = number) -> str:
     if between is None:
         return "-"
-    return f"{written(between[0], view)} {spell('–', ascii=view.ascii)} {written(between[1], view)}"
+    space = "" if view.width < SPACED and between[0] >= 0 else " "
+    return f"{space}{spell('–', ascii=view.ascii)}{space}".join(written(end, view) for end in between)
 
 
 def _share(share: float, between: list[float] | None, view: View) -> str:
