@@ -20,7 +20,7 @@ from attncli.analysis.visible_keys import Bools, Floats, Sight, of_mask, sight
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.mechanism.mask import Mask, visible
 
-LARGEST = 1 << 20
+LARGEST = 1 << 22
 """Coefficients of one length that are held; longer texts go by rows."""
 
 
@@ -144,11 +144,13 @@ class Texts:
             even = shown / np.maximum(length.see.count, 1)[..., None]
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
         self.rows = length.rows.copy()
+        known: dict[int, float] = {}  # most texts have some coefficients alike
         for text, own in enumerate(self.own):
             for at, one in own.items():
-                norm = one.rows if one.norm is None else _of(one.norm, even[0])
-                self.baseline[text, at] = _of(one.value, even[0]) / norm if norm > 0 else np.nan
-                self.rows[at] = one.rows
+                if id(one) not in known:
+                    norm = one.rows if one.norm is None else _of(one.norm, even[0])
+                    known[id(one)] = _of(one.value, even[0]) / norm if norm > 0 else np.nan
+                self.baseline[text, at], self.rows[at] = known[id(one)], one.rows
             for at in length.by_text.keys() - own.keys():
                 held = length.by_text[at].of(uniform_rows(length.i, length.see, abouts[text]))
                 summed, weight, self.rows[at] = _added_up(held, 1, length.count)
@@ -158,15 +160,15 @@ class Texts:
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The texts' own coefficients, [text, query · key, column]; values and norms in the order of the metrics."""
         if (backend.name, dtype) not in self._columns:
-            held = np.zeros((len(self.own), self.length.count**2, 2 * len(self.length.by_text)), np.float32)
+            held = np.zeros((len(self.own), 2 * len(self.length.by_text), self.length.count**2), np.float32)
             for text, own in enumerate(self.own):
                 for place, at in enumerate(self.length.by_text):
                     if at not in own:
                         continue
                     for side, part in enumerate((own[at].value, own[at].norm)):
                         if part is not None and part.keys is not None:
-                            held[text, :, 2 * place + side] = part.keys.reshape(-1)
-            self._columns[backend.name, dtype] = backend.cast(backend.keep(held), dtype)
+                            held[text, 2 * place + side] = part.keys.reshape(-1)
+            self._columns[backend.name, dtype] = backend.transpose(backend.cast(backend.keep(held), dtype))
         return self._columns[backend.name, dtype]
 
     def sums(self, backend: Backend, weights: Array, entropy: Array | None) -> Sums:
