@@ -16,6 +16,7 @@ from attncli.explore.words import answer, sentence
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Piece, line_width
+from attncli.render.numbers import percent
 from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, safe
@@ -172,7 +173,7 @@ def _header(frame: Frame, width: int) -> Line:
     parts.append(say(view, "explore.tokens", len(frame.held.queries)))
     notice = frame.notice
     if notice.share is not None:
-        share = f"{notice.share:.0%}".rjust(4)
+        share = percent(notice.share).rjust(4)
         right: list[Piece] = [(f"{spell(notice.working, ascii=view.ascii)}{share} ", accent(view))]
     else:
         right = [

@@ -14,6 +14,7 @@ from attncli.inputs.token import Token
 from attncli.render.glyphs import spell
 from attncli.render.headings import FAINT, remark
 from attncli.render.lines import Line, Lines, Piece
+from attncli.render.numbers import percent
 from attncli.render.palette import tint
 from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, safe
@@ -142,20 +143,16 @@ def _looks(state: State, held: Held, view: View) -> list[str]:
             return []
         return [say(view, "explore.unseen" if state.turned else "answer.blind", asked)]
     if state.turned:
-        return [say(view, "explore.looked", asked, _named(others[first], view), _percent(found[first]))]
+        return [say(view, "explore.looked", asked, _named(others[first], view), percent(found[first]))]
     seen = int(np.count_nonzero(found > 0)) or 1
     if found[first] < EVEN / seen:
         return [say(view, "answer.even", asked, f"{found[first]:.2f}", f"{1 / seen:.2f}")]
-    ends = (_named(others[first], view), _percent(found[first]))
+    ends = (_named(others[first], view), percent(found[first]))
     if second != first and found[second] >= SECOND * found[first]:
-        more = (_named(others[second], view), _percent(found[second]))
+        more = (_named(others[second], view), percent(found[second]))
         return [say(view, "answer.looks.one.two", asked, *ends, *more)]
     return [say(view, "answer.looks.one", asked, *ends)]
 
 
 def _named(token: Token, view: View) -> str:
     return say(view, "quoted", cut(label(token.text.strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii))
-
-
-def _percent(value: float) -> str:
-    return f"{value:.{0 if value >= 0.1 else 1}%}".replace("%", " %")

@@ -53,9 +53,18 @@ def brief(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 
+LEAST_SHARE = 0.001
+"""Shares below this are written as less than it: `<0.1%` says more than `0.0%`."""
+TENTH = 0.1
+"""Shares below this have a digit after the point."""
+
+
 def percent(value: float, digits: int = 0) -> str:
-    """A share in percents."""
-    return f"{value:.{digits}%}".replace("%", " %")
+    """A share in percents, such as `89%`: the only way that screens write one, in every language. digits: after the
+    point; one for shares below a tenth, also where none are asked for."""
+    if 0 < value < LEAST_SHARE:
+        return f"<{LEAST_SHARE:.1%}"
+    return f"{value:.{digits if digits or abs(value) >= TENTH or value == 0 else 1}%}"
 
 
 def root_of(scale: float, d_k: int, d_model: int) -> str:

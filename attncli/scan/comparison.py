@@ -170,7 +170,7 @@ class _Sides:
         times: Sequence[Floats],
         difference: float,
     ) -> tuple[float | None, list[float] | None]:
-        """z of a difference within strata and its 95 % interval; of scans that are no pair.
+        """z of a difference within strata and its 95% interval; of scans that are no pair.
 
         every, within: texts, sum and sum of squares of each side's strata, of all and of the shared ones. drawn,
         times: each side's replicates, their means around those of the strata and how many texts they hold. None where
@@ -203,7 +203,7 @@ def _alone(strata: Floats) -> float:
 
 
 def _of_pairs(drawn: Floats, difference: float) -> tuple[float | None, list[float]]:
-    """z of pairs' difference and its 95 % interval, from the differences of replicates."""
+    """z of pairs' difference and its 95% interval, from the differences of replicates."""
     centre, error = float(drawn.mean()), float(drawn.std(ddof=1))
     low, high = (float(one) - centre + difference for one in interval(drawn))
     return difference / error if error > 0 else None, [low, high]

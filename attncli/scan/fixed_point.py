@@ -17,7 +17,7 @@ ONE = 1 << 24
 SHARES, SIZES, SIDE = 1024, 1280, 1152
 """Bins of shares, of sizes, and of signed quantities on either side of 0."""
 WIDTH = 1.02
-"""Logarithmic bins are 2 % wide; they reach to millions of tokens."""
+"""Logarithmic bins are 2% wide; they reach to millions of tokens."""
 STEP = np.log(WIDTH)
 SMALLEST = 1e-4
 """Where logarithmic bins of quantities that are never negative begin; bin 0 holds what is smaller."""

@@ -13,7 +13,7 @@ import numpy as np
 from attncli.analysis.visible_keys import Floats, Ints
 
 LEVEL = (2.5, 97.5)
-"""Percentiles that a 95 % interval lies between."""
+"""Percentiles that a 95% interval lies between."""
 Z = 1.959963984540054
 """The normal quantile of 0.975."""
 ROUNDING = 1e-14
@@ -21,7 +21,7 @@ ROUNDING = 1e-14
 
 
 def interval(replicates: Floats) -> Floats:
-    """95 % intervals from replicates [replicate, ...]: [2, ...]; NaN where a replicate has no texts.
+    """95% intervals from replicates [replicate, ...]: [2, ...]; NaN where a replicate has no texts.
 
     Source: Efron, Bootstrap methods: another look at the jackknife, 1979 (percentile interval).
     """
@@ -55,7 +55,7 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
 
 
 def reach(free: float) -> float:
-    """How many standard errors a 95 % interval goes to either side where they are estimated with so many degrees of
+    """How many standard errors a 95% interval goes to either side where they are estimated with so many degrees of
     freedom: 1.96 for many; infinite for two or fewer. What `deviate` gives 1.96 for."""
     left = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free) if free > 0 else 0.0
     return Z / math.sqrt(left) if left > 0 else math.inf
@@ -93,7 +93,7 @@ def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
 
 
 def wilson(successes: int, count: int) -> tuple[float, float] | None:
-    """The 95 % interval of a share; None without trials. Source: Wilson, Probable inference, 1927."""
+    """The 95% interval of a share; None without trials. Source: Wilson, Probable inference, 1927."""
     if count == 0:
         return None
     share = successes / count

@@ -318,9 +318,9 @@ def test_effects_are_shown_with_the_digits_that_they_need(scanned, tmp_path):
 @pytest.mark.parametrize(
     ("name", "ends", "width", "row"),
     [
-        ("first-token sink", [0.81, 0.87], 60, "first-token sink 0.840 0.810–0.870 100 % (91–100)"),
-        ("first-token sink", [0.81, 0.87], 64, "first-token sink 0.840 0.810 – 0.870 100 % (91–100)"),
-        ("repeat", [-0.1, 0.9], 60, "repeat 0.840 -0.100 – 0.900 100 % (91–100)"),
+        ("first-token sink", [0.81, 0.87], 60, "first-token sink 0.840 0.810–0.870 100% (91–100)"),
+        ("first-token sink", [0.81, 0.87], 64, "first-token sink 0.840 0.810 – 0.870 100% (91–100)"),
+        ("repeat", [-0.1, 0.9], 60, "repeat 0.840 -0.100 – 0.900 100% (91–100)"),
     ],
 )
 def test_labels_are_whole_in_a_narrow_window(

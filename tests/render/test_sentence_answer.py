@@ -38,14 +38,14 @@ def asked(rows: list[list[float]], words: list[str], query: int, *, heads: int =
 
 def test_one_head_is_told_in_shares() -> None:
     said = run_answer(loose(asked([[0.1, 0.8, 0.1]], ["a", "b", "c"], 2)), WIDE).plain
-    assert '"c" looks most at "b": 80 % of its weight.' in said
+    assert '"c" looks most at "b": 80% of its weight.' in said
     assert "then" not in said
     assert "█b█ [░c░]" in said
 
 
 def test_a_second_key_is_named_from_half_of_the_first() -> None:
     near = run_answer(loose(asked([[0.3, 0.6, 0.1]], ["a", "b", "c"], 2)), WIDE).plain
-    assert '"c" looks most at "b" (60 % of its weight), then at "a" (30 %).' in near
+    assert '"c" looks most at "b" (60% of its weight), then at "a" (30%).' in near
     far = run_answer(loose(asked([[0.29, 0.6, 0.11]], ["a", "b", "c"], 2)), WIDE).plain
     assert "then at" not in far
 
@@ -74,7 +74,7 @@ def test_without_a_query_the_strongest_link_is_told_and_words_above_an_even_shar
     document["layers"][0]["heads"][0]["weights"] = [[0.9, 0.1], [0.8, 0.2]]
     document["links"] = [{"layer": 0, "head": 0, "query": 0, "key": 0, "weight": 0.9}]
     said = run_answer(loose(document), WIDE).plain
-    assert 'The strongest link: "a" looks at "a" with 90 % of its weight.' in said
+    assert 'The strongest link: "a" looks at "a" with 90% of its weight.' in said
     assert said.startswith("[█a█] b\n")
 
 
@@ -111,15 +111,15 @@ def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
 
 def test_find_names_the_strongest_head_and_counts_first_places() -> None:
     said = find_answer(loose(find((0.2, 2), (0.6, 1), (0.55, 1))), WIDE).plain
-    assert '"c" gives "b" most in layer 0 head 1: 60 % of its weight.' in said
+    assert '"c" gives "b" most in layer 0 head 1: 60% of its weight.' in said
     assert 'In 2 of 3 heads "b" is what "c" looks at most.' in said
-    assert '"c" gives "b" 60 % of its weight.' in find_answer(loose(find((0.6, 1))), WIDE).plain
+    assert '"c" gives "b" 60% of its weight.' in find_answer(loose(find((0.6, 1))), WIDE).plain
     assert "cannot see" in find_answer(loose(find((0.0, None), (0.0, None))), WIDE).plain
 
 
 def test_answers_in_chinese() -> None:
     said = run_answer(loose(asked([[0.1, 0.8, 0.1]], ["我", "爱", "你"], 2)), View(width=200, lang="zh")).plain
-    assert "“你”最关注“爱”：占其权重的 80 %。" in said
+    assert "“你”最关注“爱”：占其权重的 80%。" in said
     assert "未经训练" in said
 
 
@@ -133,7 +133,7 @@ def test_a_comparison_says_where_and_which_way_it_differs() -> None:
     document = {"a": made, "b": made, "aligned": aligned, "heads": [head], "summary": {"max_difference": -0.3}}
     said = compare_answer(loose(document), WIDE).plain
     assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
-    assert "Of the weight in A, 50 % rests on keys that B sees too." in said
+    assert "Of the weight in A, 50% rests on keys that B sees too." in said
     head["max_difference"]["value"] = 0.3
     assert (
         "0.30 more weight in B" in compare_answer(loose({**document, "summary": {"max_difference": 0.3}}), WIDE).plain
@@ -147,23 +147,23 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
     document = {"n": 2, "gallery": False, "masks": [part], "combined": None}
     said = mask_answer(loose(document), WIDE).plain
-    assert "causal shows 3 of 4 pairs, 75 %." in said
+    assert "causal shows 3 of 4 pairs, 75.0%." in said
     assert "1 query sees nothing" in said
     assert mask_answer(loose({**document, "gallery": True}), WIDE).plain == ""
     full = {"name": "full", "spec": None, "pairs": 4, "multiply_adds": 100}
     less = {"name": "window", "spec": "window:1", "pairs": 2, "multiply_adds": 25}
     cost = cost_answer(loose({"n": 2, "variants": [full, less]}), WIDE).plain
     assert "Over 2 tokens full attention compares 4 pairs in every head." in cost
-    assert "window:1 takes 25.0 % of its multiply-adds." in cost
+    assert "window:1 takes 25.0% of its multiply-adds." in cost
     assert "takes" not in cost_answer(loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE).plain
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (("softmax", "2", "1", "0"), "The largest score, 2, gets 67 % of the weight, 2.72 times what the next "),
+        (("softmax", "2", "1", "0"), "The largest score, 2, gets 67% of the weight, 2.72 times what the next "),
         (("softmax", "3", "3"), "All scores are equal, and so are their weights: 0.5000 each."),
-        (("softmax", "900", "1"), "The largest score, 900, gets 100 % of the weight."),
+        (("softmax", "900", "1"), "The largest score, 900, gets 100% of the weight."),
         (("softmax", "5"), "A score alone gets all of the weight."),
         (("scaling", "--d-k", "1"), "For so small a d_k the difference is slight: scaling matters "),
         (("order", "a b c", "--position", "sinusoidal"), "The order is seen: the output of "),
@@ -299,14 +299,14 @@ def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[s
     heads = ask("run", *asked, "--json").json["layers"][0]["heads"]
     strongest = max(max(row) for head in heads for row in head["weights"][1:])
     told = ask("run", *asked, *more, "--brief", width=200).out
-    assert f"with {strongest:.0%}".replace("%", " %") in told
+    assert f"with {strongest:.0%}" in told
     assert 'The strongest link: "the" looks at "the"' not in told
-    assert "with 100 %" in ask("run", "the", "--brief").out
+    assert "with 100%" in ask("run", "the", "--brief").out
     captured = ask("tensors", "sample_inputs/captured.safetensors", "--mask", "causal", "--brief").out
     assert "query 0 looks" not in captured
     heads = ask("heads", SAID, "--mask", "causal", "--brief").out
     assert "see a single key" in heads
-    assert '"the" looks at "the" with 100 %' not in heads
+    assert '"the" looks at "the" with 100%' not in heads
 
 
 def test_what_is_not_tinted_is_said_to_be_left_out() -> None:

@@ -66,7 +66,7 @@ def test_residual_and_norm_are_visible_and_are_those_of_the_run() -> None:
 
 def test_the_derivation_ends_in_its_answer() -> None:
     shown = ask("explain", TEXT, "--query", "on").out.splitlines()
-    assert any(line.startswith('"on" looks most at "humpty": 89 % of its weight.') for line in shown[-4:])
+    assert any(line.startswith('"on" looks most at "humpty": 89% of its weight.') for line in shown[-4:])
     assert ask("explain", TEXT, "--query", "on", "--brief").out.splitlines()[0].endswith("[on]")
 
 

@@ -28,7 +28,7 @@ class DifferentHead(Part, frozen=True, kw_only=True):
     a: float
     b: float
     difference: Annotated[float, says("B − A.")]
-    low: Annotated[float | None, says("End of the 95 % interval of the difference, by Welch's t; null with one text.")]
+    low: Annotated[float | None, says("End of the 95% interval of the difference, by Welch's t; null with one text.")]
     high: float | None
 
     def misfits(self) -> Iterator[tuple[str, str]]:

@@ -81,7 +81,7 @@ class TargetToken(Part, frozen=True, kw_only=True):
 
 
 class Interval(Part, frozen=True, kw_only=True):
-    """A mean over texts with its 95 % interval by Student's t; null ends with one text."""
+    """A mean over texts with its 95% interval by Student's t; null ends with one text."""
 
     mean: float
     low: float | None

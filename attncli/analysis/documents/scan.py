@@ -75,7 +75,7 @@ class ScanMetric(Part, frozen=True, kw_only=True):
             "signed distances within 0.001 are told as 0."
         ),
     ]
-    ci95: Annotated[Interval | None, says("95 % interval of mean_texts, from 200 Poisson bootstrap replicates.")]
+    ci95: Annotated[Interval | None, says("95% interval of mean_texts, from 200 Poisson bootstrap replicates.")]
     baseline: Annotated[float | None, says("The same mean for uniform attention.")]
     strata: list[Stratum]
 
@@ -90,8 +90,8 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     texts: Annotated[
         Share | None, says("Share of texts that earn the label; null where it is decided on random repeats.")
     ]
-    texts_ci95: Annotated[Interval | None, says("Wilson's 95 % interval of that share.")]
-    ci95: Annotated[Interval | None, says("95 % interval of the score.")]
+    texts_ci95: Annotated[Interval | None, says("Wilson's 95% interval of that share.")]
+    ci95: Annotated[Interval | None, says("95% interval of the score.")]
     earned: Annotated[
         bool, says("Whether the score over the corpus reaches the threshold and its margin over uniform.")
     ]
@@ -117,7 +117,7 @@ class ScanEffect(Part, frozen=True, kw_only=True):
     texts: Count
     mean: float | None
     sd: float | None
-    quantiles: Annotated[dict[str, float | None], says("By percent, to 1 %; what is below 0.0001 is 0.")]
+    quantiles: Annotated[dict[str, float | None], says("By percent, to 1%; what is below 0.0001 is 0.")]
     ci95: Interval | None
 
 

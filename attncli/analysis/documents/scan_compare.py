@@ -21,7 +21,7 @@ class ScanDifference(Part, frozen=True, kw_only=True):
     difference: float
     ci95: Annotated[
         Interval | None,
-        says("95 % interval of the difference: of pairs from replicates, else from the spread of texts within strata."),
+        says("95% interval of the difference: of pairs from replicates, else from the spread of texts within strata."),
     ]
     cohens_d: Annotated[float | None, says("The difference over the pooled standard deviation of texts.")]
     cliffs_delta: Annotated[float | None, says("P(a > b) − P(a < b) of a text's value.")]

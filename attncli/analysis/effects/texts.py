@@ -27,7 +27,7 @@ Head = tuple[AttentionKind, int, int]
 
 
 def student(freedom: float) -> float:
-    """The factor of a two-sided 95 % interval for so many degrees of freedom, at least 1; to 0.2 %.
+    """The factor of a two-sided 95% interval for so many degrees of freedom, at least 1; to 0.2%.
 
     Exact for 1 and 2; above, by the expansion around the normal quantile. Source: Fisher and Cornish, The percentile
     points of distributions having known cumulants, 1960.
@@ -47,7 +47,7 @@ def student(freedom: float) -> float:
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """Mean and 95 % interval of its mean over texts; None without values."""
+    """Mean and 95% interval of its mean over texts; None without values."""
     if not values:
         return None
     mean = fmean(values)

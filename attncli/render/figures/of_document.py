@@ -23,6 +23,7 @@ from attncli.render.figures.of_effects import draw_ablation, draw_logits, draw_p
 from attncli.render.figures.of_heads import draw_heads
 from attncli.render.figures.titles import RANKED, Say, bar_of, names_of, ran, titled
 from attncli.render.matrix import as_matrix
+from attncli.render.numbers import percent
 from attncli.render.phrases.figures import told
 
 
@@ -91,7 +92,7 @@ def _masks(drawing: Drawing, document: MaskDocument, say: Say) -> None:
     for mask in shown:
         values = as_matrix(mask.map.share)
         rows, columns = ([str(at) for at in range(count)] for count in values.shape)
-        maps.append(Map(f"{mask.spec or say('together')} · {mask.share:.0%}", values, rows, columns))
+        maps.append(Map(f"{mask.spec or say('together')} · {percent(mask.share, 1)}", values, rows, columns))
     draw_maps(drawing, maps, top, scale="linear")
 
 

@@ -78,7 +78,7 @@ function sentence(example) {
   const most = max(...row, 1);
   const said = words.map(([word, joined, special], at) => {
     const kinds = ["w", joined ? "joined" : "", special ? "special" : "", at === query ? "from" : ""].filter(Boolean).join(" ");
-    const made = make("span", { class: kinds, title: row.length ? `${row[at]} %` : false }, word);
+    const made = make("span", { class: kinds, title: row.length ? `${row[at]}%` : false }, word);
     if (row.length) made.style.setProperty("--a", String((row[at] / most) * 0.85));
     return [joined || at === 0 ? "" : " ", made];
   });
@@ -106,7 +106,7 @@ function figures() {
 
 function labels() {
   const rows = meta.heads[chosen.head].t.map(([name, score, low, high, texts, from, to, between]) =>
-    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)} % (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say("borderline") : ""].map((cell) => make("td", cell))));
+    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)}% (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say("borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(["label", "score", "interval", "texts", "between"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 

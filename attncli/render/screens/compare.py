@@ -11,6 +11,7 @@ from attncli.render.heatmap import heatmap
 from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend, row_names
 from attncli.render.matrix import matrix
+from attncli.render.numbers import percent
 from attncli.render.safe import cut, label, safe
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import compare_answer
@@ -167,8 +168,8 @@ def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
     a, b = sum(pairs.a for pairs in held), sum(pairs.b for pairs in held)
     if not held or a == b or a == 0:
         return Lines()
-    saved = f"{1 - b / a:.1%} saved" if b < a else f"{b / a - 1:.1%} more"
-    return remark(f"pairs: A {a:,}, B {b:,}: B computes {b / a:.1%} of A's, {saved}", view)
+    saved = f"{percent(1 - b / a, 1)} saved" if b < a else f"{percent(b / a - 1, 1)} more"
+    return remark(f"pairs: A {a:,}, B {b:,}: B computes {percent(b / a, 1)} of A's, {saved}", view)
 
 
 def _signed(value: float, view: View) -> str:

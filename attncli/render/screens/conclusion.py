@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 NAMED = 5
 """Aliases that are named in a sentence."""
-SHOWN = 0.001
-"""The least share that a digit after the point tells."""
 SAME = 1e-6
 """Differences up to this are called none: float32 rounds weights by less."""
 
@@ -111,7 +109,7 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
             safe(part.spec, ascii=view.ascii),
             f"{part.pairs:,}",
             f"{document.n**2:,}",
-            percent(part.share, 1).replace(".0 %", " %"),
+            percent(part.share, 1),
         )
     ]
     told += [say(view, "answer.mask.empty", len(part.empty_rows))] if part.empty_rows else []
@@ -132,7 +130,7 @@ def cost_answer(document: CostDocument, view: View) -> Lines:
                 view,
                 "answer.cost.least",
                 safe(str(least.spec or least.name), ascii=view.ascii),
-                percent(share, 1) if share >= SHOWN else f"<{percent(SHOWN, 1)}",
+                percent(share, 1),
             )
         )
     return sentences(told, view)

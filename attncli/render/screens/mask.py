@@ -15,7 +15,7 @@ from attncli.render.heatmap import heatmap
 from attncli.render.lines import Lines, clipped, spaced, stack
 from attncli.render.maps import Map, side_by_side
 from attncli.render.matrix import matrix
-from attncli.render.numbers import brief
+from attncli.render.numbers import brief, percent
 from attncli.render.phrases import say, say_each
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.conclusion import mask_answer
@@ -91,7 +91,7 @@ def _facts(part: MaskPart, view: View) -> Lines:
     """Pairs, share, keys per query, rows that see nothing."""
     keys = part.keys_per_query
     told = [
-        say(view, "mask.pairs", f"{part.pairs:,}", f"{part.share:.2%}"),
+        say(view, "mask.pairs", f"{part.pairs:,}", percent(part.share, 1)),
         say(view, "mask.keys", keys.least, f"{keys.mean:.{view.precision}f}", keys.most),
     ]
     told += [say(view, "mask.empty", _listed(part.empty_rows))] if part.empty_rows else []
@@ -132,7 +132,7 @@ def _several(parts: Sequence[MaskPart], view: View) -> Lines:
         stack((heading(part.spec, "", view), remark(_says(part, view) + say(view, "stop"), view, style="")))
         for part in parts
     ]
-    maps = [Map(part.spec, _shares(part), (f"{part.share:.1%}",)) for part in parts]
+    maps = [Map(part.spec, _shares(part), (percent(part.share, 1),)) for part in parts]
     return spaced((stack(said), side_by_side(maps, view, shared=False, scale="linear")))
 
 
@@ -156,7 +156,7 @@ def _counts(parts: Sequence[MaskPart], n: int, view: View) -> Lines:
         [
             part.spec,
             f"{part.pairs:,}",
-            f"{part.share:.2%}",
+            percent(part.share, 1),
             str(part.keys_per_query.least),
             f"{part.keys_per_query.mean:.{view.precision}f}",
             str(part.keys_per_query.most),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attncli.render.bars import bar
 from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, stack
+from attncli.render.numbers import percent
 from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
@@ -83,7 +84,7 @@ def told(document: PatchDocument, view: View) -> list[str]:
         first = document.effects[0]
         name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
         ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
-        found.append(say(view, name, named(first, view), f"{first.recovered:.0%}", *ends))
+        found.append(say(view, name, named(first, view), percent(first.recovered), *ends))
     if len(document.effects) > 1:
         found.append(say(view, "effect.sum.patch"))
     return [begun(said) for said in found]

@@ -231,7 +231,7 @@ def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
     window.until(
         "() => document.documentElement.lang === 'zh' && document.querySelector('#tab-matrix').textContent === '矩阵'"
     )
-    window.page.set_viewport_size({"width": 320, "height": 640})  # 1280 at 400 %
+    window.page.set_viewport_size({"width": 320, "height": 640})  # 1280 at 400%
     assert window.value("() => document.documentElement.scrollWidth") <= 320
     window.page.emulate_media(media="print")
     assert window.value("() => getComputedStyle(document.querySelector('#help-open')).display") == "none"
