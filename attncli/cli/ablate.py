@@ -198,8 +198,10 @@ def _by(environment: Environment, model: Model, asked: RemovalOptions) -> By:
         assert asked.reference is not None
         return resampled(ready(model, model.encode(asked.reference), []))
     if asked.reference_file is not None:
+        from attncli.cli.progress import foretell_waiting
         from attncli.inputs.text import read_texts
 
+        foretell_waiting(environment, asked.reference_file)
         lines = read_texts(
             None,
             file=asked.reference_file,

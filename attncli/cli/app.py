@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from attncli.cli.completion import SET_UPS, set_up
 from attncli.cli.help_page import drawn
 from attncli.cli.lazy_commands import LazyCommands
+from attncli.errors import UsageError
 
 COMMANDS = {
     "run": "Run attention on a text: tables, shape trace, strongest links.",
@@ -73,7 +75,11 @@ class LazyGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         alone = not args or (args[0] == "--lang" and len(args) == 2) or (len(args) == 1 and args[0][:7] == "--lang=")
         if alone and not ctx.resilient_parsing:
+            _check_language(ctx, args)
             typer.echo(short_page(_language(ctx)))
+            ctx.exit()
+        if args and args[0].partition("=")[0] in SET_UPS and not ctx.resilient_parsing:
+            typer.echo(set_up(args, _language(ctx)))
             ctx.exit()
         return super().parse_args(ctx, args)
 
@@ -121,6 +127,13 @@ def _in(lang: str, text: str) -> str:
 
 def _language(ctx: Any) -> str:
     return str(getattr(ctx.obj, "lang", "en"))
+
+
+def _check_language(ctx: Any, args: list[str]) -> None:
+    """Raise UsageError where `attn` alone is asked to speak a language that it does not."""
+    told = args[-1].removeprefix("--lang=") if args else ctx.obj.variables.get("ATTN_LANG") or "en"
+    if told not in ("en", "zh"):
+        raise UsageError(f"{'--lang' if args else 'ATTN_LANG'} is {told!r}", expected="en, zh")
 
 
 def _told(text: str, ctx: Any) -> str:

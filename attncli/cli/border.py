@@ -75,6 +75,7 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     from typer.exceptions import Abort, Exit, TyperException
 
     from attncli.cli.app import command
+    from attncli.cli.completion import check_request
 
     asked = [*arguments[1:], "--help"] if list(arguments[:1]) == ["help"] else list(arguments)
     said = StringIO()
@@ -82,7 +83,8 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     try:
         with redirect_stdout(said):  # Typer prints help pages and completion scripts itself
             group = command()
-            if COMPLETION in environment.variables:
+            if environment.variables.get(COMPLETION):  # a shell that is done leaves it empty
+                check_request(environment.variables, COMPLETION)
                 group.main(args=asked, prog_name="attn", standalone_mode=False, obj=environment)
             # Typer's own main would take a failing write of ours for its own, and end with 1
             with group.make_context("attn", asked, obj=environment) as context:
@@ -100,7 +102,7 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
         raise misuse(error) from error
     finally:
         if printed := said.getvalue():
-            environment.write(printed.encode())
+            environment.write(printed.encode("utf-8", "surrogateescape"))  # names of files are completed
     if environment.verbose:
         from attncli.cli.resources import effort
 

@@ -32,6 +32,24 @@ def out_of_place(asked: ModelOptions) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in given]
 
 
+def default_checkpoint(
+    environment: Environment, asked: ModelOptions, attention: AttentionOptions, tokenizer: str | None
+) -> str | None:
+    """The checkpoint that `ATTN_MODEL` or the settings name; None without one, and where an option describes another
+    model. `--verbose` tells which."""
+    setting = environment.settings.get("model")
+    if setting is None:
+        return None
+    contrary = [*out_of_place(asked), *["--tokenizer"] * (tokenizer is not None)]
+    contrary += ["--position"] * (attention.position not in (None, "none"))
+    origin = f"--model {setting.value}: from {setting.origin}"
+    if contrary:
+        origin = f"{setting.origin} names the model {setting.value}, which {contrary[0]} leaves out"
+    if origin not in environment.origins:  # a comparison asks once for each side
+        environment.origins.append(origin)
+    return None if contrary else str(setting.value)
+
+
 def checkpoint(
     environment: Environment, name: str, asked: ModelOptions, attention: AttentionOptions, compute: ComputeOptions
 ) -> Model:

@@ -1,17 +1,22 @@
-"""What a shell may offer for the beginning of a value; each list is made when a shell asks for it."""
+"""What a shell may offer for the beginning of a value, each list made when a shell asks for it; and how a shell comes
+to ask."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import typer
 
-from attncli.errors import AttnError
+from attncli.errors import AttnError, UsageError
 from attncli.render.screen_parts import PARTS_OF
 
 TENSOR_FILES = (".safetensors", ".npz", ".pt", ".pth")
+
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+SET_UPS = ("--show-completion", "--install-completion")
+"""The options of `attn` itself that set completion up; the shell may follow, else it is the one that runs."""
 
 Complete = Callable[[typer.Context, str], Iterable[str]]
 
@@ -135,12 +140,74 @@ def _after_comma(incomplete: str, known: Iterable[str]) -> list[str]:
 
 
 def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
-    folder = Path(incomplete).parent if incomplete else Path()
+    folder = incomplete[: len(incomplete) - len(os.path.basename(incomplete))]  # noqa: PTH119 - `./` stays as it is typed
     try:
-        return [str(path) for path in sorted(folder.iterdir()) if path.suffix in endings or path.is_dir()]
-    except OSError:
+        inside = sorted(Path(folder or ".").iterdir())
+        return [f"{folder}{path.name}" for path in inside if path.suffix in endings or path.is_dir()]
+    except (OSError, ValueError):
         return []
 
 
 def _variables(ctx: typer.Context) -> dict[str, str]:
     return dict(getattr(ctx.obj, "variables", None) or os.environ)
+
+
+def check_request(variables: Mapping[str, str], name: str) -> None:
+    """Raise UsageError where the variables that a shell sets to ask for completions are not as its script sets them.
+
+    name: the variable that says what is asked for.
+    """
+    hint = "attn --show-completion bash"
+    action, _, shell = variables[name].partition("_")
+    if action not in ("complete", "source") or shell not in SHELLS:
+        raise UsageError(
+            f"{name} is {variables[name]!r}", expected=f"complete_SHELL, SHELL one of {', '.join(SHELLS)}", hint=hint
+        )
+    if (action, shell) != ("complete", "bash"):
+        return
+    from attncli.cli.option import whole
+
+    if "COMP_WORDS" not in variables:
+        raise UsageError("COMP_WORDS is not set", expected="the words of the command line", hint=hint)
+    if whole(place := variables.get("COMP_CWORD", "")) is None:
+        raise UsageError(f"COMP_CWORD is {place!r}", expected="which of the words is completed", hint=hint)
+
+
+def set_up(args: list[str], lang: str) -> str:
+    """Show or install what makes a shell ask for completions, and return what there is to say.
+
+    args: `--show-completion` or `--install-completion`, and the shell, where it is not the one that runs.
+    Raises UsageError for a shell that is not known, AttnError where its files cannot be written.
+    """
+    from typer._completion_shared import _get_shell_name, get_completion_script, install
+
+    name, equals, value = args[0].partition("=")
+    named = [value] if equals else args[1:]
+    if len(named) > 1:
+        raise UsageError(f"{name} takes one shell", expected=", ".join(SHELLS), hint=f"attn {name} bash")
+    shell = named[0] if named else _get_shell_name()
+    if shell is None:
+        raise UsageError(
+            "which shell this is cannot be found out", expected=", ".join(SHELLS), hint=f"attn {name} bash"
+        )
+    if shell not in SHELLS:
+        raise UsageError(f"no completion is known for {shell!r}", expected=", ".join(SHELLS), hint=f"attn {name} bash")
+    if name == "--show-completion":
+        return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell)
+    from subprocess import SubprocessError
+
+    from attncli.render.phrases.translation import translated
+
+    try:
+        _, path = install(shell=shell, prog_name="attn")
+    except (OSError, ValueError, RuntimeError, SubprocessError) as error:  # of a file, its letters, HOME, PowerShell
+        reason = getattr(error, "strerror", None) or str(error)
+        raise AttnError(
+            f"cannot install the completion: {reason}",
+            where=str(getattr(error, "filename", None) or ""),
+            hint=f"attn --show-completion {shell}",
+        ) from error
+    return "\n".join(
+        translated(line, lang)
+        for line in (f"{shell} completion installed in {path}", "Completion takes effect in the next terminal")
+    )

@@ -73,6 +73,8 @@ class GroupedCommand(TyperCommand):
             source = ctx.get_parameter_source(parameter.name)
             if setting is not None and source is not None:
                 given = source.name == "COMMANDLINE"
+                if parameter.name == "model" and not given:
+                    continue  # whether it is used is found out, and said, by who reads the model's options
                 origin = "the command line" if given else setting.origin
                 value = ctx.params[parameter.name] if given else setting.value
                 environment.origins.append(f"{parameter.opts[0]} {value}: from {origin}")

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from attncli.cli.streams import Listener, pressed, standard_output, write_all
-from attncli.errors import AttnError
+from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
     from attncli.cli.settings import Setting
@@ -108,10 +108,12 @@ class Environment:
     @property
     def light(self) -> bool:
         """Whether the terminal is dark on light: `ATTN_THEME`, the setting `palette`, or what the terminal says of
-        itself in `COLORFGBG`."""
-        told = self.variables.get("ATTN_THEME", "")
-        if told in ("light", "dark"):
-            return told == "light"
+        itself in `COLORFGBG`. Raises UsageError for a variable that says neither."""
+        theme = self.variables.get("ATTN_THEME", "")
+        if theme not in ("", "light", "dark"):
+            raise UsageError(f"ATTN_THEME is {theme!r}", expected="light or dark")
+        if theme:
+            return theme == "light"
         if (palette := self.settings.get("palette")) is not None:
             return palette.value == "light"
         return self.variables.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
@@ -124,6 +126,20 @@ class Environment:
         names = ("LC_ALL", "LANG") if self.variables.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
         told = next((self.variables[name] for name in names if self.variables.get(name)), "")
         return told in ("C", "POSIX") or (told != "" and "utf" not in told.lower())
+
+    @property
+    def notice_language(self) -> str:
+        """The language of standard error: the one asked for, English where its encoding or the locale lacks characters
+        of that."""
+        return self.lang if self._encodes("\u9519") and not self.wants_ascii() else "en"
+
+    def _encodes(self, text: str) -> bool:
+        """Whether standard error can write a text as it is; what a test passes in its place has no encoding."""
+        try:
+            text.encode(getattr(self.stderr, "encoding", None) or "utf-8")
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""
@@ -150,11 +166,15 @@ class Environment:
         """Tell an error once: four lines at most, or one JSON document for machines."""
         what, where, expected, hint = map(_cut, (error.what, error.where, error.expected, error.hint))
         if self.machine:
+            from json import dumps
+
             from attncli.render.encoding import ndjson_line
 
             message = "; ".join(part for part in (what, where, expected and f"expected {expected}") if part)
             document = {"error": {"code": int(error.exit_code), "message": message, "hint": hint or None}}
-            self.stderr.write(ndjson_line(document).decode())
+            line = ndjson_line(document).decode()
+            # an encoding without a character would write an escape that JSON does not know
+            self.stderr.write(line if self._encodes(line) else f"{dumps(document)}\n")
             self.stderr.flush()
         else:
             from attncli.render.notices import error_lines
@@ -168,7 +188,7 @@ class Environment:
 
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         width = self.columns if self.stderr_is_terminal else MOST_TOLD
-        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.lang)
+        return View(width=width, color=self.stderr_is_terminal and not plain, lang=self.notice_language)
 
     def _tell(self, lines: Lines) -> None:
         """Write lines to standard error, in colour at a terminal; Rich is imported for that alone."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from attncli.cli.output import Environment
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
     from attncli.inputs.download_bar import Watch
@@ -41,7 +43,7 @@ def progress(
         from attncli.render.phrases.translation import translated
         from attncli.render.safe import safe
 
-        told = safe(translated(what if isinstance(what, str) else what(), environment.lang))
+        told = safe(translated(what if isinstance(what, str) else what(), environment.notice_language))
         if not drawn:
             drawn.append(_started(environment, told, begun))
         drawn[0].update(drawn[0].task_ids[0], completed=share, description=told)
@@ -121,6 +123,14 @@ def _started(environment: Environment, told: str, begun: float) -> Progress:
     bar.tasks[0].start_time = begun
     bar.start()
     return bar
+
+
+def foretell_waiting(environment: Environment, file: Path | None) -> None:
+    """Say that texts come from a pipe that nobody may be writing to: opening it waits for that."""
+    from attncli.inputs.file_opening import opening_waits
+
+    if file is not None and opening_waits(file):
+        environment.note(f"{file} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting")
 
 
 def foretell_text(environment: Environment, characters: int) -> None:

@@ -32,8 +32,10 @@ def texts(environment: Environment, asked: TextOptions, *, single: bool = False)
     if single:
         yield one_text(environment, asked)
         return
+    from attncli.cli.progress import foretell_waiting
     from attncli.inputs.text import SAMPLE, read_texts
 
+    foretell_waiting(environment, asked.file)
     for text in read_texts(
         asked.text,
         file=asked.file,
@@ -193,13 +195,9 @@ def model_name(
         if tokenizer is not None:
             raise UsageError("--tokenizer does not go with --model", expected="the checkpoint's own tokenizer")
         return asked.model
-    from attncli.cli.checkpoint_option import out_of_place
+    from attncli.cli.checkpoint_option import default_checkpoint
 
-    setting = environment.settings.get("model")
-    told = None if setting is None else str(setting.value)
-    if not told or out_of_place(asked) or tokenizer is not None or attention.position not in (None, "none"):
-        return None
-    return told
+    return default_checkpoint(environment, asked, attention, tokenizer)
 
 
 def seed_of(asked: ModelOptions, environment: Environment) -> tuple[int, Literal["seeded", "random"]]:

@@ -20,6 +20,7 @@ from typing import Any
 from attncli.cli import declarations as the
 from attncli.cli.option import option
 from attncli.errors import UsageError
+from attncli.inputs.file_opening import opening_waits
 
 DECLARED: dict[str, tuple[type, Any]] = {
     "model": (str, the.CHECKPOINT),
@@ -76,8 +77,10 @@ def settings_file(variables: Mapping[str, str]) -> Path | None:
 def _of_file(variables: Mapping[str, str]) -> dict[str, Setting]:
     path = settings_file(variables)
     try:
-        if path is None or (not path.is_file() and "ATTN_CONFIG" not in variables):
+        if path is None or (not path.is_file() and not variables.get("ATTN_CONFIG")):
             return {}
+        if opening_waits(path):
+            raise UsageError("this is a pipe, not a file", where=str(path), expected="a TOML file")
         with path.open("rb") as stream:
             raw = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:

@@ -25,6 +25,18 @@ def is_there(path: Path) -> bool:
         ) from error
 
 
+def opening_waits(path: Path) -> bool:
+    """Whether opening a file for reading may wait for ever: it is a pipe that nobody may be writing to, and none that a
+    shell opened for this process (`<(…)`)."""
+    plain = os.path.abspath(path)  # noqa: PTH100 - links must stay as they are
+    if plain == "/dev/stdin" or plain.startswith(("/dev/fd/", "/proc/self/fd/")):
+        return False
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)  # noqa: PTH116 - a name may be none at all
+    except (OSError, ValueError):
+        return False
+
+
 def open_regular(path: Path, *, what: str, limit: int = SIZE_LIMIT) -> tuple[BinaryIO, int]:
     """A file opened for reading in binary, and its size in bytes.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from asking import ask
-from processes import finish
+from commands import commands
+from processes import attn, finish, start
+from small_gpt2 import small_gpt2
 
 
 @pytest.mark.parametrize("machine", [(), ("--json",)])
@@ -93,3 +98,119 @@ def test_what_is_refused_is_named(arguments: tuple[str, ...], code: int, said: s
     answer = ask(*arguments)
     assert (answer.code, answer.out) == (code, "")
     assert said in " ".join(answer.err.split())
+
+
+ENDINGS = (".txt", ".safetensors", ".npz", ".npy", ".pt", ".json", ".csv", "")
+"""How the files end that some option or argument reads."""
+READS = {
+    "--tokenizer": ("run", "a b", "--tokenizer", "FILE"),
+    "--model": ("run", "a b", "--model", "FILE"),
+    "--source-states": ("run", "a b", "--model", "FILE", "--source-states", "FILE"),
+    "--weights": ("run", "a b", "--weights", "FILE"),
+    "--embeddings": ("run", "a b", "--embeddings", "FILE"),
+    "--mask": ("run", "a b", "--mask", "FILE"),
+    "compare texts": ("compare", "FILE", "FILE"),
+    "tensors file": ("tensors", "FILE"),
+    "mask spec": ("mask", "FILE"),
+    "weights show file": ("weights", "show", "FILE"),
+    "weights convert file": ("weights", "convert", "FILE", "{t}/new.npz"),
+    "view file": ("view", "FILE"),
+    "models show model": ("models", "show", "FILE"),
+    "models verify model": ("models", "verify", "FILE"),
+    "scan start model": ("scan", "FILE", "{t}/text", "--out", "{t}/out"),
+    "scan start texts": ("scan", "{t}/gpt2", "FILE", "--out", "{t}/out"),
+    "scan start --out": ("scan", "{t}/gpt2", "{t}/text", "--out", "FILE"),
+    "scan show out": ("scan", "show", "FILE"),
+    "scan compare a": ("scan", "compare", "FILE", "{t}/text"),
+    "scan compare b": ("scan", "compare", "{t}/text", "FILE"),
+    "scan verify out": ("scan", "verify", "FILE"),
+}
+"""A command line for everything that names a file to read: what all commands mean alike by its option alone."""
+TEXTS = {
+    "--file": ("run", "--file", "FILE"),
+    "--reference-file": ("ablate", "a b", "--num-heads", "2", "--by", "mean", "--reference-file", "FILE"),
+}
+"""The same for texts, which may come from a pipe."""
+WRITES = ("--csv", "--output", "--figure", "--html", "--save")
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(reads: str, tmp_path: Path) -> None:
+    small_gpt2(tmp_path / "gpt2")
+    (tmp_path / "text").write_text("a b\n")
+
+    def waited(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    try:
+        for ending in ENDINGS:
+            os.mkfifo(pipe := tmp_path / f"pipe{ending}")
+            line = [str(pipe) if part == "FILE" else part.replace("{t}", str(tmp_path)) for part in READS[reads]]
+            signal.setitimer(signal.ITIMER_REAL, 20)
+            answer = ask(*line)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert "it waits" not in answer.err, ending
+            # what is no file of ours may be a text
+            assert answer.code in (1, 2, 3) or reads == "compare texts", (ending, answer)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("reads", TEXTS)
+def test_texts_from_a_pipe_are_read_with_a_word_about_it(reads: str, tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with start(attn(*(str(pipe) if part == "FILE" else part for part in TEXTS[reads]))) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said == f"{pipe} is a pipe: it is read when something writes to it; Ctrl-C ends the waiting\n"
+        pipe.write_text("humpty dumpty\n")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out
+
+
+def test_every_file_that_is_read_has_its_line() -> None:
+    named = set()
+    for command, made in commands():
+        for parameter in made.params:
+            files = {"FILE", "DIR", "PATH", "CORPUS", "OUT"} & set(re.split(r"\W+", parameter.metavar or ""))
+            alone = parameter.param_type_name == "argument" or parameter.name == "out"
+            if files and parameter.opts[0] not in WRITES:
+                named.add(f"{command} {parameter.opts[0]}" if alone else parameter.opts[0])
+    assert named - set(READS) - set(TEXTS) == set()
+
+
+def test_what_a_shell_holds_open_is_read(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"humpty dumpty")
+    os.close(writing)
+    try:
+        answer = ask("run", "--file", f"/dev/fd/{reading}", "--brief")
+    finally:
+        os.close(reading)
+    assert answer.code == 0, answer.err
+    assert "dumpty" in answer.out
+    assert "is a pipe" not in answer.err
+
+
+def test_an_error_is_json_in_every_encoding() -> None:
+    done = finish(attn("run", "a b", "--query", "é😀", "--json"), {"PYTHONIOENCODING": "ascii"})
+    assert "é😀" in json.loads(done.stderr)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}, {"LC_ALL": "en_US.ISO8859-1"}],
+    ids=str,
+)
+@pytest.mark.parametrize("line", [("--precision", "x"), ("--query", "nope")], ids=" ".join)
+def test_an_encoding_without_ideographs_is_spoken_to_in_english(
+    line: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    done = finish(attn("run", "a b", "--lang", "zh", *line), variables)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.isascii()
+    assert "\\u" not in done.stderr
+    assert finish(attn("run", "a b", "--lang", "zh", *line)).stderr.startswith("错误")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from asking import ask
 from commands import commands
-from processes import attn, finish
+from processes import attn, finish, start
 
 from attncli.cli import main
 from attncli.cli.app import COMMANDS, GROUPS, group_of
@@ -146,6 +147,84 @@ def test_completion_loads_neither_rich_nor_torch() -> None:
     line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn run --mask ca", "COMP_CWORD": "3"}
     done = finish([sys.executable, "-c", program], line)
     assert (done.stdout.split(), done.stderr) == (["causal"], "[]")
+
+
+SHELL = "bash, zsh, fish, powershell, pwsh"
+
+
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+@pytest.mark.parametrize("rest", [("=tcsh",), ("tcsh",), ("bash", "zsh"), ("",)], ids=str)
+def test_a_shell_without_completion_is_misuse(option: str, rest: tuple[str, ...]) -> None:
+    line = [f"{option}{rest[0]}"] if rest[0][:1] == "=" else [option, *rest]
+    found = ask(*line)
+    assert (found.code, found.out) == (2, "")
+    assert SHELL in found.err
+    assert f"try: attn {option} bash" in found.err
+
+
+def test_a_shell_that_cannot_be_found_out_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: None)
+    assert ask("--show-completion").code == 2
+    monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: "zsh")
+    for shell, begins in (("zsh", "#compdef attn"), ("fish", "complete --command attn"), ("bash", "_attn_completion")):
+        assert ask("--show-completion", shell).out.startswith(begins)
+        assert ask(f"--show-completion={shell}").out.startswith(begins)
+    assert ask("--show-completion").out == ask("--show-completion", "zsh").out
+
+
+def test_completion_is_installed_for_the_shell_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = ask("--install-completion", "fish")
+    assert found.code == 0, found.err
+    [script] = tmp_path.rglob("attn.fish")
+    assert str(script) in found.out
+    assert script.read_text() == ask("--show-completion", "fish").out
+    monkeypatch.setenv("HOME", str(script))
+    refused = ask("--install-completion", "bash")
+    assert (refused.code, refused.out) == (1, "")
+    assert "try: attn --show-completion bash" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        ({"_ATTN_COMPLETE": "tcsh"}, "_ATTN_COMPLETE is 'tcsh'"),
+        ({"_ATTN_COMPLETE": "complete_tcsh"}, "_ATTN_COMPLETE is 'complete_tcsh'"),
+        ({"_ATTN_COMPLETE": "bash_complete"}, "_ATTN_COMPLETE is 'bash_complete'"),
+        ({"_ATTN_COMPLETE": "complete_bash"}, "COMP_WORDS is not set"),
+        ({"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn r"}, "COMP_CWORD is ''"),
+        ({"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn r", "COMP_CWORD": "-1"}, "COMP_CWORD is '-1'"),
+    ],
+    ids=str,
+)
+def test_a_shell_that_asks_wrongly_is_told_what_is_wrong(asks: dict[str, str], says: str) -> None:
+    found = ask("run", "a b", **asks)
+    assert (found.code, found.out) == (2, "")
+    assert says in found.err
+    assert "try: attn --show-completion bash" in found.err
+
+
+def test_a_shell_that_has_done_asking_gets_one_answer() -> None:
+    assert ask("run", "a b", _ATTN_COMPLETE="") == ask("run", "a b")
+
+
+def test_a_file_that_is_no_text_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{tmp_path}/\udcff.json"
+    Path(name).write_text("")
+    line = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": f"attn run --tokenizer {tmp_path}/", "COMP_CWORD": "3"}
+    with start(attn(), line) as process:
+        out, err = process.communicate(timeout=60)
+    assert (out.strip(), err) == (os.fsencode(name), b"")
+
+
+def test_attn_alone_refuses_a_language_that_it_does_not_speak() -> None:
+    for line, variables in (
+        (("--lang", "xx"), {}), (("--lang=xx",), {}), (("--lang", ""), {}), ((), {"ATTN_LANG": "xx"}),
+    ):  # fmt: skip
+        found = ask(*line, **variables)
+        assert (found.code, found.out) == (2, ""), line
+        assert "expected: en, zh" in found.err
+    assert ask("--lang", "en", ATTN_LANG="xx").code == 0
 
 
 def test_no_text_and_the_null_device_mean_the_sample() -> None:

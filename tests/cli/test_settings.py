@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_what_cannot_be_names_its_line(text: str, line: str, says: str, tmp_path
 
 
 def test_a_variable_that_cannot_be_is_named() -> None:
-    for name, value in (("ATTN_PRECISION", "x"), ("ATTN_COLOR", "blue"), ("ATTN_LANG", "fr")):
+    for name, value in (("ATTN_PRECISION", "x"), ("ATTN_COLOR", "blue"), ("ATTN_LANG", "fr"), ("ATTN_THEME", "blue")):
         found = ask("run", "a b", **{name: value})
         assert (found.code, name in found.err) == (2, True), found.err
 
@@ -68,6 +69,29 @@ def test_verbose_says_where_a_value_came_from(tmp_path: Path) -> None:
     assert f"--precision 5: from {config}:1\n" in told
     assert "--color always: from the command line\n" in told
     assert "--lang en: from ATTN_LANG\n" in told
+
+
+@pytest.mark.parametrize(
+    "name", ["CONFIG", "MODEL", "LANG", "COLOR", "PRECISION", "SCALE_COLORS", "PALETTE", "THEME", "DEBUG"]
+)
+def test_a_variable_that_is_empty_is_not_set(name: str) -> None:
+    assert ask("run", "a b", **{f"ATTN_{name}": ""}) == ask("run", "a b")
+
+
+def test_a_settings_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    answer = ask("run", "a b", ATTN_CONFIG=str(tmp_path / "pipe"))
+    assert (answer.code, "not a file" in answer.err) == (2, True)
+    assert ask("run", "a b", ATTN_CONFIG=os.devnull).code == 0
+
+
+def test_verbose_says_that_a_model_of_the_settings_is_left_out() -> None:
+    for option in (("--num-heads", "2"), ("--tokenizer", "char"), ("--position", "rope"), ("--residual",)):
+        told = ask("ablate", "the cat", *option, "--verbose", ATTN_MODEL="nope").err
+        assert f"ATTN_MODEL names the model nope, which {option[0]} leaves out\n" in told
+        assert "from ATTN_MODEL" not in told
+    assert "nope" not in ask("ablate", "the cat", "--num-heads", "2", ATTN_MODEL="nope").err
+    assert "ATTN_MODEL" not in ask("mask", "causal", "--verbose", ATTN_MODEL="nope").err
 
 
 def test_json_does_not_depend_on_settings(tmp_path: Path) -> None:

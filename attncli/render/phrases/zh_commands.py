@@ -14,6 +14,15 @@ COMMANDS: dict[str, str] = {
     "{0} is not a valid float": "{0} 不是数", "{0} is not a valid boolean": "{0} 不是布尔值",
     "Expecting value: line {0} column {1} (char {2})": "第 {0} 行第 {1} 列处应有一个值（第 {2} 个字符）",
     "Extra data: line {0} column {1} (char {2})": "第 {0} 行第 {1} 列处有多余的内容（第 {2} 个字符）",
+    # completion, settings
+    "{0} names the model {1}, which {2} leaves out": "{0} 指定了模型 {1}，因 {2} 而不用它",
+    "{0} completion installed in {1}": "{0} 的补全已安装到 {1}", "Completion takes effect in the next terminal": "补全在下一个终端中生效",
+    "no completion is known for {0}": "{0} 没有可用的补全", "{0} takes one shell": "{0} 只带一个 shell",
+    "which shell this is cannot be found out": "无法得知这是哪个 shell", "cannot install the completion: {0}": "无法安装补全：{0}",
+    "complete_SHELL, SHELL one of {0}": "complete_SHELL，SHELL 为 {0} 之一", "COMP_WORDS is not set": "没有设置 COMP_WORDS",
+    "the words of the command line": "命令行中的各个词", "COMP_CWORD is {0}": "COMP_CWORD 是 {0}", "which of the words is completed": "要补全的是第几个词",
+    "{0} is a pipe: it is read when something writes to it": "{0} 是管道：有内容写入时才读取", "Ctrl-C ends the waiting": "按 Ctrl-C 结束等待",
+    "light or dark": "light 或 dark", "this is a pipe, not a file": "这是管道，不是文件",
     # what options are about
     "not among the measures": "不在所测的量之中", "there is no token {0}": "没有第 {0} 个词元",
     "a weight belongs to a link that was cut, and to each": "权重属于被切断的连接，且每条都要有",
