@@ -75,7 +75,7 @@ def _heads(
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for at, place in enumerate(np.ndindex(*lead)):
         here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}
-        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), everything=True)
+        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), leave_out=())
         feed_whole(backend, made, here, None)
         softcapped = "capped" in here and here["capped"] is not here.get("scaled")
         known = scale is not None and not lead and not softcapped

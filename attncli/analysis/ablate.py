@@ -44,7 +44,7 @@ def ablate_document(
         link=None if removal.link is None else _cut(removal.link, model),
         effects=[_row(found.effects[at]) for at in ranked(found.effects)],
         together=Measures(**measured(found.together)),
-        warnings=notes(model),
+        warnings=notes(model, text, tokens),
     )
 
 

@@ -14,8 +14,9 @@ from attncli.analysis.document import attention_part, empty_rows, model_part, sh
 from attncli.analysis.documents.cross import Aligned, CrossDocument, CrossHead, CrossLayer
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
-from attncli.analysis.links import Links
+from attncli.analysis.links import Links, kinds_left_out
 from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
 from attncli.arrays.backend import SCORE_ITEM, Backend
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import InputError, UnsupportedError
@@ -110,15 +111,17 @@ def _projected(model: Model, spec: Attention, texts: Texts) -> LayerTrace:
 
 
 def cross_document(
-    model: Model, texts: Texts, *, layers: Selection, heads: Selection, top: int, everything: bool = True
+    model: Model, texts: Texts, *, layers: Selection, heads: Selection, top: int, all_links: bool = True
 ) -> CrossDocument:
-    """`attn.cross/1`. layers, heads: which. top: how many links. everything: also links to special
-    tokens.
+    """`attn.cross/1`. layers, heads: which. top: how many links. all_links: also those that say little,
+    as to special tokens.
 
     `alignment` names for every query the key with the largest mean weight over the layers and heads shown;
     null where a query sees nothing.
     """
-    links = Links(texts.keys, queries=texts.queries, top=top, everything=everything)
+    learned = model.identity.source == "checkpoint"
+    leave_out = () if all_links else kinds_left_out((*texts.queries, *texts.keys), learned=learned)
+    links = Links(texts.keys, queries=texts.queries, top=top, leave_out=leave_out)
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
@@ -150,7 +153,16 @@ def cross_document(
         alignment=alignment(mean),
         links=links.found(),
         empty_rows=empty,
-        warnings=[*model.warnings, *((SHIFTED,) if model.spec.decoder is not None else ())],
+        warnings=list(
+            dict.fromkeys(
+                (
+                    *model.warnings,
+                    *((SHIFTED,) if model.spec.decoder is not None else ()),
+                    *unknown_notes(texts.query, texts.queries),
+                    *unknown_notes(texts.key, texts.keys),
+                )
+            )
+        ),
     )
 
 

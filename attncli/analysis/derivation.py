@@ -25,6 +25,7 @@ from attncli.analysis.head_shares import head_shares
 from attncli.analysis.projection_matrices import head_projections, layer_projections
 from attncli.analysis.softmax_by_hand import softmax_steps
 from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
 from attncli.arrays.backend import Array
 from attncli.errors import InputError, UnsupportedError
 from attncli.inputs.token import Token
@@ -88,7 +89,7 @@ def derivation_document(
         after=_after(model, layer, trace.before, found, query),
         agreement=agreement(steps, found, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
-        warnings=[*model.warnings, *trace.notes],
+        warnings=[*model.warnings, *trace.notes, *unknown_notes(text, tokens)],
     )
 
 

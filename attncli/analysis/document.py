@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from attncli import __version__
 from attncli.analysis.documents.parts import AttentionPart, EmptyRow, Header, ModelPart, ShapeRow, TokenRow
 from attncli.analysis.documents.run import RunHead, RunLayer
-from attncli.analysis.words import Words
+from attncli.analysis.words import Words, unknown_notes
 from attncli.arrays.backend import Backend
 from attncli.inputs.token import Token
 from attncli.mechanism.mask import Mask, shows_all
@@ -76,7 +76,13 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
     """Tokens as documents hold them."""
     return [
         TokenRow(
-            index=token.index, text=token.text, id=token.id, start=token.start, end=token.end, special=token.special
+            index=token.index,
+            text=token.text,
+            id=token.id,
+            start=token.start,
+            end=token.end,
+            special=token.special,
+            unknown=token.unknown or UNSET,
         )
         for token in tokens
     ]
@@ -84,7 +90,9 @@ def token_rows(tokens: Iterable[Token]) -> list[TokenRow]:
 
 def tokens_of(rows: Iterable[TokenRow]) -> list[Token]:
     """The tokens that a document holds."""
-    return [Token(row.index, row.text, row.id, row.start, row.end, row.special) for row in rows]
+    return [
+        Token(row.index, row.text, row.id, row.start, row.end, row.special, unknown=bool(row.unknown)) for row in rows
+    ]
 
 
 SHOWN = ("masked", "weights", "mixed", "out")
@@ -92,9 +100,14 @@ SHOWN = ("masked", "weights", "mixed", "out")
 ENCODER = "this is the encoder reading the text; attn cross shows how the decoder looks at it"
 
 
-def notes(model: Model) -> list[str]:
-    """What a reader must know about the weights: how a file was read, what loading found odd."""
-    return [*model.warnings, *((ENCODER,) if model.spec.decoder is not None else ())]
+def notes(model: Model, text: str, tokens: Sequence[Token]) -> list[str]:
+    """What a reader must know about the weights and the text: how a file was read, what loading found odd, which words
+    the model does not know."""
+    return [
+        *model.warnings,
+        *((ENCODER,) if model.spec.decoder is not None else ()),
+        *unknown_notes(text, tokens),
+    ]
 
 
 def model_part(model: Model) -> ModelPart:

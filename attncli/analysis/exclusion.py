@@ -22,7 +22,7 @@ itself; the tokens beside it."""
 class Exclusion(Struct, frozen=True, eq=False):
     """Pairs left out of one text's attention.
 
-    names: out of `KINDS`, in their order. keys: booleans [key], keys left out for every query.
+    names: out of `KINDS` and "unknown", in their order. keys: booleans [key], keys left out for every query.
     queries: booleans [query], rows left out. beside: how far from the diagonal pairs are left out:
     offsets of the key from the query. renormalise: whether what is left of a row is scaled to sum to 1.
     """
@@ -75,20 +75,24 @@ def parse(text: str) -> tuple[str, ...]:
 def exclusion(
     names: Sequence[str], tokens: Sequence[Token], *, queries: Sequence[Token] | None = None, renormalise: bool = False
 ) -> Exclusion:
-    """What the names leave out of a text. queries: the query tokens if they are another text's;
-    then there is no first token, no self and no neighbour to leave out."""
+    """What the names leave out of a text: those of `KINDS`, and "unknown" for tokens that a vocabulary does not know,
+    as keys and as queries. queries: the query tokens if they are another text's; then there is no first token, no self
+    and no neighbour to leave out."""
     asking = tokens if queries is None else queries
     keys, rows = np.zeros(len(tokens), bool), np.zeros(len(asking), bool)
     beside: tuple[int, ...] = ()
     if "special" in names:
         keys |= [token.special for token in tokens]
         rows |= [token.special for token in asking]
+    if "unknown" in names:
+        keys |= [token.unknown for token in tokens]
+        rows |= [token.unknown for token in asking]
     if "punctuation" in names:
         keys |= [is_punctuation(token) for token in tokens]
     if queries is None:
         keys[:1] |= "first" in names
         beside = (0,) * ("self" in names) + (-1, 1) * ("neighbours" in names)
-    return Exclusion(tuple(name for name in KINDS if name in names), keys, rows, beside, renormalise)
+    return Exclusion(tuple(name for name in (*KINDS, "unknown") if name in names), keys, rows, beside, renormalise)
 
 
 def is_punctuation(token: Token) -> bool:

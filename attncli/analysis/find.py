@@ -94,7 +94,7 @@ def find_document(
     layers = model.spec.attending(sought.layers)
     kept = {layer: _Ends(model, queries, len(tokens)) for layer in layers}
     found: list[FoundHead] = []
-    warnings = notes(model)
+    warnings = notes(model, text, tokens)
 
     def see(layer: int, kind: str, block: RowBlock) -> None:
         kept[layer].see(layer, kind, block)

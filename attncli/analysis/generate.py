@@ -101,7 +101,7 @@ def generated_document(
         sample_seed=wanted.seed if wanted.temperature > 0 else None,
         ended=ended,
         steps=steps,
-        warnings=notes(model),
+        warnings=notes(model, text, tokens),
     )
 
 

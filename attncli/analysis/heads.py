@@ -21,10 +21,10 @@ from attncli.analysis.documents.heads import (
     MovedMetrics,
     Order,
 )
-from attncli.analysis.documents.parts import EmptyRow
+from attncli.analysis.documents.parts import EmptyRow, LeftOutKind
 from attncli.analysis.exclusion import Exclusion, exclusion, is_punctuation
 from attncli.analysis.labels import NEEDED, labels_of, rows
-from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.links import Links, kinds_left_out
 from attncli.analysis.long_run import SIDE
 from attncli.analysis.measure import Measured, Tally, known
 from attncli.analysis.metrics import DEFAULT
@@ -100,7 +100,7 @@ class _Layer:
             (*wanted.metrics, *((wanted.sort,) if wanted.sort else ()), *(NEEDED if wanted.labels else ()))
         )
         self.tally = Tally(len(heads), tuple(names), about)
-        links = Links(tokens, top=1, everything=wanted.all_links or model.identity.source != "checkpoint")
+        links = Links(tokens, top=1, leave_out=_leave_out(model, tokens, wanted))
         self.links = links
         self.maps = None if side is None else PooledMaps(len(heads), len(tokens), len(tokens), side=side)
         consumers = [self.tally, links.consumer(layer, heads), *(() if self.maps is None else (self.maps,))]
@@ -175,9 +175,8 @@ def heads_document(
                 heads = model.spec.blocks[layer].attention.heads
                 progress((layer + share(block, heads, len(tokens))) / (max(layers) + 1))
 
-    found: list[HeadMetrics] = []
-    empty: list[EmptyRow] = []
-    warnings: list[str] = notes(model)
+    found, empty = list[HeadMetrics](), list[EmptyRow]()
+    warnings: list[str] = notes(model, text, tokens)
     average: np.ndarray[Any, Any] | None = None
     spread: list[float] = []
     keep = ("weights", "entropy", "peak") if rows is not None else ("masked", "weights")
@@ -215,7 +214,6 @@ def heads_document(
     held = None
     if wanted.maps and spread and average is not None:
         held = AverageHead(weights=average, entropy=spread[0], heads_entropy=float(np.mean(spread[1:])))
-    left_out_kinds = () if wanted.all_links or model.identity.source != "checkpoint" else LEFT_OUT
     excluded = [kind for kind in get_args(ExcludedKind) if kind in wanted.exclude]
     document = HeadsDocument(
         **header(model, text, tokens, words),
@@ -223,11 +221,15 @@ def heads_document(
         average=held,
         empty_rows=empty,
         warnings=warnings,
-        links_leave_out=list(left_out_kinds) if left_out_kinds else UNSET,
+        links_leave_out=list(_leave_out(model, shown, wanted)) or UNSET,
         excluded=Excluded(names=excluded, renormalised=wanted.renormalise) if wanted.exclude else UNSET,
         sort=UNSET if wanted.sort is None else Order(metric=wanted.sort, rising=wanted.rising),
     )
     return document if across is None else across.added(document, model, list(layers), wanted.heads)
+
+
+def _leave_out(model: Model, tokens: Sequence[Token], wanted: Compared) -> tuple[LeftOutKind, ...]:
+    return () if wanted.all_links else kinds_left_out(tokens, learned=model.identity.source == "checkpoint")
 
 
 def _entropy(weights: np.ndarray[Any, Any]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,11 +22,18 @@ LEFT_OUT: Final[tuple[LeftOutKind, ...]] = ("special", "self", "neighbours", "fi
 tokens beside it, and to the first token, where heads rest when they have nothing to say."""
 
 
+def kinds_left_out(tokens: Iterable[Token], *, learned: bool) -> tuple[LeftOutKind, ...]:
+    """What the strongest links of a text leave out: `LEFT_OUT` for trained weights, and always words that the model
+    does not know, where there are any."""
+    unknown: tuple[LeftOutKind, ...] = ("unknown",) if any(token.unknown for token in tokens) else ()
+    return (*(LEFT_OUT if learned else ()), *unknown)
+
+
 class Links:
     """The `top` strongest links of every head, layer by layer, and of all of them together.
 
     tokens: the keys; queries: the query tokens if they are another text's (cross-attention).
-    query: the one query whose links are wanted; None where none is chosen. everything: False leaves out `LEFT_OUT`.
+    query: the one query whose links are wanted; None where none is chosen. leave_out: as `kinds_left_out` has it.
     Ties go to the lower layer, head, query, key. Rows that see nothing have no links.
     """
 
@@ -36,12 +43,12 @@ class Links:
         *,
         top: int,
         query: int | None = None,
-        everything: bool = True,
+        leave_out: Sequence[str] = (),
         queries: Sequence[Token] | None = None,
     ) -> None:
         self.top = top
         self._keys = len(tokens)
-        out = exclusion(() if everything else LEFT_OUT, tokens, queries=queries)
+        out = exclusion(leave_out, tokens, queries=queries)
         self._out = out if query is None else replace(out, queries=out.queries | (np.arange(out.queries.size) != query))
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None

@@ -42,5 +42,5 @@ def logits_document(
             )
             for part, value in found.parts
         ],
-        warnings=notes(model),
+        warnings=notes(model, text, tokens),
     )

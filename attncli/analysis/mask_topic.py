@@ -10,6 +10,7 @@ from msgspec import UNSET
 from attncli.analysis.document import header, token_rows
 from attncli.analysis.documents.layer_topics import MaskTopic, PaddedText
 from attncli.analysis.row_softmax import row_softmax
+from attncli.analysis.words import unknown_notes
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -47,7 +48,7 @@ def mask_topic_document(
         after=after,
         hidden=min(float(before[query][lost].sum()), 1.0),
         batch=batch,
-        warnings=list(model.warnings),
+        warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )
 
 

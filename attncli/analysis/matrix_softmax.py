@@ -9,6 +9,7 @@ import numpy as np
 from attncli.analysis.document import header
 from attncli.analysis.documents.explain import MatrixSoftmaxTopic
 from attncli.analysis.row_softmax import row_softmax
+from attncli.analysis.words import unknown_notes
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -34,5 +35,5 @@ def matrix_softmax_document(
         rows=weights,
         whole=whole,
         row_sums=whole.sum(axis=1),
-        warnings=list(model.warnings),
+        warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )

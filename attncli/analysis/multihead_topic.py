@@ -11,6 +11,7 @@ from attncli.analysis.document import header
 from attncli.analysis.documents.layer_topics import HeadPart, MultiheadTopic
 from attncli.analysis.head_shares import head_shares
 from attncli.analysis.similarity import row_entropy
+from attncli.analysis.words import unknown_notes
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -53,5 +54,5 @@ def multihead_document(model: Model, text: str, tokens: Sequence[Token], *, laye
         bias=UNSET if found is None or found.bias is None else found.bias,
         out=out,
         agreement=float(np.abs(worked - out).max(initial=0.0)),
-        warnings=list(model.warnings),
+        warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )

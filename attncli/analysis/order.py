@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from attncli.analysis.document import Heading, attention_part, header, token_rows
 from attncli.analysis.documents.explain import OrderRow, OrderTopic
+from attncli.analysis.words import unknown_notes
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
@@ -83,7 +84,7 @@ def order_document(
         reversed=back,
         moved=token_rows(_moved(tokens, order)),
         rows=rows,
-        warnings=[],
+        warnings=unknown_notes(text, tokens),
     )
 
 

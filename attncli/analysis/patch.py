@@ -8,6 +8,7 @@ from attncli.analysis.document import header, notes, token_rows
 from attncli.analysis.documents.patch import PatchDocument, PatchRow
 from attncli.analysis.effects.patching import Patching, patch
 from attncli.analysis.target import target_token
+from attncli.analysis.words import unknown_notes
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -39,5 +40,5 @@ def patch_document(
             PatchRow(attention=place.kind, layer=place.layer, head=place.head, recovered=share)
             for place, share in sorted(found.recovered, key=lambda item: -item[1])
         ],
-        warnings=notes(model),
+        warnings=list(dict.fromkeys([*notes(model, *clean), *unknown_notes(*corrupt)])),
     )

@@ -13,6 +13,7 @@ from attncli.analysis.added_positions import embedded
 from attncli.analysis.document import Heading, header, overflow, position_name
 from attncli.analysis.documents.layer_topics import PositionTopic, PositionWay
 from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
 from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.mechanism.position import frequencies
@@ -39,6 +40,7 @@ def position_document(
         warnings += [said for said in model.warnings if said not in warnings]
         ways.append(_way(model, tokens, layer, head, query, ways[0].weights if ways else None))
     assert heading is not None, "there is at least one model"
+    warnings += unknown_notes(text, tokens)
     return PositionTopic(**heading, topic="position", layer=layer, head=head, query=query, ways=ways, warnings=warnings)
 
 

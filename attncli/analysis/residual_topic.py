@@ -10,6 +10,7 @@ from msgspec import UNSET
 from attncli.analysis.document import header
 from attncli.analysis.documents.layer_topics import NormStep, ResidualTopic
 from attncli.analysis.visible_keys import Floats
+from attncli.analysis.words import unknown_notes
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
 from attncli.mechanism.norm import Norm
@@ -54,7 +55,7 @@ def residual_document(model: Model, text: str, tokens: Sequence[Token], *, layer
         cosine=float(x @ after) / lengths if lengths > 0 else 0.0,
         norm=norm,
         agreement=apart,
-        warnings=list(model.warnings),
+        warnings=[*model.warnings, *unknown_notes(text, tokens)],
     )
 
 

@@ -13,7 +13,7 @@ from attncli.analysis.document import empty_rows, header, layer_part, notes, ove
 from attncli.analysis.documents.declaration import Numbers
 from attncli.analysis.documents.parts import EmptyRow, ShapeRow
 from attncli.analysis.documents.run import PooledMap, RunDocument, RunLayer
-from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.links import Links, kinds_left_out
 from attncli.analysis.long_run import STAGES, Rowwise
 from attncli.analysis.run_layers import between_words, of_query, rows_of, single_rows
 from attncli.analysis.words import joined, merged_words
@@ -170,7 +170,8 @@ def run_document(
     shown = tokens if words is None else words.words
     # only training makes heads rest on special tokens and neighbours; other weights have nothing to leave out
     learned = model.identity.source == "checkpoint"
-    links = Links(shown, top=wanted.top, query=wanted.query, everything=wanted.all_links or not learned)
+    leave_out = () if wanted.all_links else kinds_left_out(shown, learned=learned)
+    links = Links(shown, top=wanted.top, query=wanted.query, leave_out=leave_out)
     long = (
         None
         if rows is None
@@ -191,7 +192,7 @@ def run_document(
     shapes: list[ShapeRow] = [] if batched is None else batched.shapes
     layers: list[RunLayer] = []
     empty: list[EmptyRow] = []
-    warnings: list[str] = notes(model)
+    warnings: list[str] = notes(model, text, tokens)
     maps: list[PooledMap] = []
     averages: list[Numbers] = []
     for trace in traces:
@@ -228,7 +229,7 @@ def run_document(
         links=links.found(),
         maps=UNSET if long is None else maps,
         average=np.mean(averages, 0) if averages else UNSET,
-        links_leave_out=list(LEFT_OUT) if learned and not wanted.all_links else UNSET,
+        links_leave_out=list(leave_out) or UNSET,
         empty_rows=empty,
         warnings=warnings,
     )

@@ -16,10 +16,10 @@ from attncli.analysis.documents.parts import EmptyRows, Header
 from attncli.analysis.documents.reading import check, part_of
 from attncli.analysis.documents.run import RunDocument, RunHead, RunLayer
 from attncli.analysis.heads import numbers
-from attncli.analysis.links import LEFT_OUT, Links
+from attncli.analysis.links import Links, kinds_left_out
 from attncli.analysis.measure import measure
 from attncli.analysis.metrics import DEFAULT
-from attncli.analysis.words import identities
+from attncli.analysis.words import identities, unknown_notes
 from attncli.errors import InputError
 from attncli.inputs.strict_json import parsed_object
 from attncli.inputs.token import Token
@@ -63,7 +63,8 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         raise InputError("this file holds no layer with weights", where=where, expected="layers.0.weights and so on")
     tokens = tokens_of(found.tokens)
     learned = found.model.source == "checkpoint"
-    links = Links(tokens, top=top, everything=not learned)
+    leave_out = kinds_left_out(tokens, learned=learned)
+    links = Links(tokens, top=top, leave_out=leave_out)
     parts, shapes = [], []
     for layer, stages in layers.items():
         weights = stages["weights"]
@@ -86,9 +87,9 @@ def run_of_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str, to
         overview=links.overview(),
         layers=parts,
         links=links.found(),
-        links_leave_out=list(LEFT_OUT) if learned else UNSET,
+        links_leave_out=list(leave_out) or UNSET,
         empty_rows=found.empty_rows,
-        warnings=[],
+        warnings=unknown_notes(found.text, tokens if found.pieces is UNSET else tokens_of(found.pieces)),
     )
     check(document, where)
     return document
@@ -151,7 +152,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
         measured = measure(
             weights[None], visible, metrics=metrics, tokens=same, special=[token.special for token in tokens]
         )
-        links = Links(tokens, top=1, everything=document.links_leave_out is UNSET)
+        links = Links(tokens, top=1, leave_out=document.links_leave_out or ())
         links.add(layer, [head.head], [weights])
         found.append(
             HeadMetrics(

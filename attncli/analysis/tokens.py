@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from attncli import __version__
 from attncli.analysis.documents.tokens import TokenBytes, TokensDocument
 from attncli.inputs.token import Token
@@ -23,9 +25,15 @@ def tokens_document(tokenizer: str, text: str, tokens: Sequence[Token]) -> Token
                 start=token.start,
                 end=token.end,
                 special=token.special,
+                unknown=token.unknown or UNSET,
                 bytes=[token.id]
                 if tokenizer == "byte" and token.id is not None
                 else list(covered.encode("utf-8", "surrogatepass")),
             )
         )
-    return TokensDocument(version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=[])
+    warnings: list[str] = []
+    if any(token.unknown for token in tokens):
+        from attncli.analysis.words import unknown_notes  # counting words needs NumPy
+
+        warnings = unknown_notes(text, tokens)
+    return TokensDocument(version=__version__, text=text, tokenizer=tokenizer, tokens=rows, warnings=warnings)

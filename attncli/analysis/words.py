@@ -70,11 +70,9 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
             else text[piece.start : last.end].strip()
         )
         shown = covered or piece.text
-        found.append(
-            Token(
-                index, shown, piece.id if stop == first + 1 else None, piece.start, last.end, piece.special, piece.part
-            )
-        )
+        number = piece.id if stop == first + 1 else None
+        unknown = any(token.unknown for token in tokens[first:stop])
+        found.append(Token(index, shown, number, piece.start, last.end, piece.special, piece.part, unknown))
     return Words(tuple(found), np.array(starts, np.int64), len(tokens))
 
 
@@ -95,9 +93,29 @@ def joined(tokens: Sequence[Token], text: str, spans: Sequence[tuple[int, int]],
         parts = shown[at : ends[at]]
         placed = token.start is not None and parts[-1].end is not None and not token.part
         spelled = text[token.start : parts[-1].end] if placed else "".join(part.text for part in parts)
-        found.append(replace(token, index=len(found), text=spelled, id=None, end=parts[-1].end))
+        unknown = any(part.unknown for part in parts)
+        found.append(replace(token, index=len(found), text=spelled, id=None, end=parts[-1].end, unknown=unknown))
     held = np.array([start for at, start in enumerate(starts) if at not in inside], np.int64)
     return Words(tuple(found), held, len(tokens))
+
+
+def unknown_words(text: str, tokens: Sequence[Token]) -> tuple[int, int]:
+    """How many words of a text hold a token that the vocabulary does not know, and how many words there are; (0, 0)
+    where it knows all."""
+    if not any(token.unknown for token in tokens):
+        return 0, 0
+    found = [word for word in merged_words(tokens, text).words if not word.special]
+    return sum(word.unknown for word in found), len(found)
+
+
+def unknown_notes(text: str, tokens: Sequence[Token]) -> list[str]:
+    """The warning that a text has words which the model does not know; none where it knows all."""
+    unknown, count = unknown_words(text, tokens)
+    if not unknown:
+        return []
+    if unknown == 1:
+        return [f"1 of {count} words is unknown to this model: any other unknown word would be the same to it"]
+    return [f"{unknown} of {count} words are unknown to this model: it cannot tell them apart"]
 
 
 def identities(tokens: Sequence[Token], words: Words | None = None) -> list[Hashable]:

@@ -101,10 +101,7 @@ def cross(
         "shorter texts, --layer or --head",
     )
     request.refuse_memory(cross_memory(loaded, texts, layers, heads), compute, "shorter texts")
-    learned = loaded.identity.source == "checkpoint"
-    document = cross_document(
-        loaded, texts, layers=layers, heads=heads, top=output.top, everything=all_links or not learned
-    )
+    document = cross_document(loaded, texts, layers=layers, heads=heads, top=output.top, all_links=all_links)
     if page.html is not None:
         from attncli.analysis.records.run import cross_record
         from attncli.render.page.contents import Page

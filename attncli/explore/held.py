@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from attncli.analysis.exclusion import Exclusion, exclusion
-from attncli.analysis.links import LEFT_OUT
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.head import HeadRecord
 from attncli.analysis.records.recipe import Absent, Exact, Products, Roots, made_again, numbers
 from attncli.analysis.records.run import RunRecord
@@ -39,7 +39,9 @@ class Held:
         learned = record.model is not None and record.model.source == "checkpoint"
         sides = record.sides
         self.left_out: Exclusion = exclusion(
-            LEFT_OUT if learned else (), sides.keys, queries=None if sides.same else sides.queries
+            kinds_left_out((*sides.queries, *sides.keys), learned=learned),
+            sides.keys,
+            queries=None if sides.same else sides.queries,
         )
         self._names: dict[tuple[str, bool], list[str]] = {}
         self._widest: dict[tuple[str, bool], int] = {}

@@ -17,6 +17,8 @@ class Token(Struct, frozen=True):
     start, end: character (code point) offsets in the text, end exclusive; None where it covers no text.
     special: added by the tokenizer ([CLS], <s>, …), not found in the text.
     part: 0 for the text, 1 for the second text of a pair; `start` and `end` count in that one.
+    unknown: the vocabulary has no token of its own for it: it has the id that all such have, so that they are the same
+    to a model.
     """
 
     index: int
@@ -26,6 +28,7 @@ class Token(Struct, frozen=True):
     end: int | None
     special: bool = False
     part: int = 0
+    unknown: bool = False
 
 
 class Tokenizer(Protocol):

@@ -24,6 +24,7 @@ from attncli.inputs.tokenizer_bounds import check, check_file
 Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
+NO_CHARACTER = "\U0010ffff"
 
 
 def read_tokenizer(path: Path) -> PieceTokenizer:
@@ -101,7 +102,9 @@ class PieceTokenizer:
                     f"no token has the id {code}", where=self.name, expected=f"0 to {self.hf.get_vocab_size() - 1}"
                 )
             special = code in self.special_ids
-            tokens.append(Token(index, piece if special else self._spelled(piece), code, None, None, special))
+            unknown = code == self.unknown_id and not special
+            shown = piece if special else self._spelled(piece)
+            tokens.append(Token(index, shown, code, None, None, special, unknown=unknown))
         return tokens
 
     def text_of(self, ids: Sequence[int]) -> str:
@@ -117,6 +120,15 @@ class PieceTokenizer:
         return frozenset(code for code, token in self.hf.get_added_tokens_decoder().items() if token.special)
 
     @cached_property
+    def unknown_id(self) -> int | None:
+        """The id of all that the vocabulary has no piece for, such as that of [UNK]; None where it has none."""
+        try:  # a code point that stands for no character; the library has no name for this id in all its models
+            pieces = self.hf.model.tokenize(NO_CHARACTER)
+        except Exception:  # "unk_id is missing"
+            return None
+        return pieces[0].id if len(pieces) == 1 else None
+
+    @cached_property
     def _is_byte_level(self) -> bool:
         return any(
             part is not None and b'"ByteLevel"' in part.__getstate__()
@@ -129,14 +141,16 @@ class PieceTokenizer:
         if span is None:
             return Token(index, piece, code, None, None, special=True, part=part)
         start, end = span
+        unknown = code == self.unknown_id
         if start == end:
-            return Token(index, self._spelled(piece), code, None, None, part=part)
+            return Token(index, self._spelled(piece), code, None, None, part=part, unknown=unknown)
         while start < end - 1 and text[start] == " ":
             start += 1
         covered = text[start:end]
         if split:
-            return Token(index, self._spelled(piece), code, start, end, part=part)
-        return Token(index, covered, code, start, end, special=code in self.special_ids and covered == piece, part=part)
+            return Token(index, self._spelled(piece), code, start, end, part=part, unknown=unknown)
+        special = code in self.special_ids and covered == piece
+        return Token(index, covered, code, start, end, special, part, unknown and not special)
 
     def _spelled(self, piece: str) -> str:
         """A piece as text, where no part of the text stands for it."""

@@ -11,6 +11,7 @@ from attncli.render.headings import FAINT
 from attncli.render.lines import Line, Lines, Piece, finished
 from attncli.render.palette import tint
 from attncli.render.safe import cells, clusters, cut, label, safe
+from attncli.render.unknown_words import MARK
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def words(
                 after = True
         else:
             after = True
+        shown = shown.removesuffix(MARK) + MARK if token.unknown else shown
         found.append(Word(shown or '""', share, token.index in chosen, apart, bool(token.special), joined))
     return found
 

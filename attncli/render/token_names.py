@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from attncli.render.phrases import say
 from attncli.render.safe import cut, label
+from attncli.render.unknown_words import bare_text
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -46,14 +47,27 @@ def quoted_word(text: str, view: View) -> str:
     return quoted(text.strip() or text, view)
 
 
-def quoted_token(tokens: Sequence[TokenRow], index: int, view: View) -> str:
-    """A token in quotes; a learned key by its name."""
-    return quoted(tokens[index].text if index < len(tokens) else "bias_k", view)
+def quoted_token(tokens: Sequence[TokenRow], index: int, view: View, *, beside: Iterable[int] = ()) -> str:
+    """A token in quotes; a learned key by its name. One that the model does not know is told as that.
+
+    beside: tokens of the same text that the sentence names too: its position tells it from one of the same text.
+    """
+    if index >= len(tokens):
+        return quoted("bias_k", view)
+    token = tokens[index]
+    name = quoted(bare_text(token), view)
+    alike = any(at != index and at < len(tokens) and tokens[at].text == token.text for at in beside)
+    if alike:
+        return say(view, "quoted.at.unknown" if token.unknown else "quoted.at", name, index)
+    return say(view, "quoted.unknown", name) if token.unknown else name
 
 
 def quoted_ends(queries: Sequence[TokenRow], keys: Sequence[TokenRow], link: Ends, view: View) -> tuple[str, str]:
-    """The query and the key of a link in quotes."""
-    return quoted_token(queries, link.query, view), quoted_token(keys, link.key, view)
+    """The query and the key of a link in quotes, told apart by their positions where they are the same word of one
+    text."""
+    beside = (link.query, link.key) if queries is keys else ()
+    query = quoted_token(queries, link.query, view, beside=beside)
+    return query, quoted_token(keys, link.key, view, beside=beside)
 
 
 def short(text: str, room: int, view: View) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from attncli.analysis import toplinks
 from attncli.analysis.exclusion import Exclusion
-from attncli.analysis.links import Links
+from attncli.analysis.links import LEFT_OUT, Links
 from attncli.analysis.row_facts import About, WeightRows
 from attncli.analysis.toplinks import TopLinks
 from attncli.analysis.visible_keys import sight
@@ -50,7 +50,7 @@ def test_links_are_the_first_of_all_sorted(at_once: int, block: int, monkeypatch
 def test_links_of_one_query_and_those_that_say_something(query: int | None, everything: bool) -> None:
     weights = np.random.default_rng(5).random((HEADS, 5, 5))
     tokens = [Token(index, str(index), None, None, None) for index in range(5)]
-    links = Links(tokens, top=99, query=query, everything=everything)
+    links = Links(tokens, top=99, query=query, leave_out=() if everything else LEFT_OUT)
     links.add(4, [0], weights[:1])
     links.add(4, [2], weights[2:])
     found = {(link.head, link.query, link.key): link.weight for link in links.found()}

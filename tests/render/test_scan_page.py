@@ -115,7 +115,8 @@ def test_hostile_texts_are_text_and_nothing_else(page: Path, opened: Opened) -> 
         said = opened.until(VIEW, metric)
         if "onerror" in said:
             break
-    assert "onerror=globalThis.taken=2" in said.replace(" ", "")
+    # this vocabulary has no "=" and no "<", and what it does not know is marked
+    assert "onerror=globalThis.taken=2" in said.replace(" ", "").replace("?", "")
     assert "<b>corpus.txt" in said
     assert opened.value("() => globalThis.taken === undefined && document.querySelectorAll('img').length === 0")
     opened.value("() => { location.hash = '#h=1.1&m=sink'; }")

@@ -19,6 +19,9 @@ class TokenRow(Part, frozen=True, kw_only=True):
     start: Annotated[Count | None, says("First character in the text, from 0; null for a token that is not in it.")]
     end: Annotated[Count | None, says("Character after the last.")]
     special: Annotated[bool, says("Whether the tokenizer added it, such as [CLS].")]
+    unknown: (
+        Annotated[bool, says("true where the model has no token of its own for it; absent for all others.")] | UnsetType
+    ) = UNSET
 
 
 def misplaced(tokens: Sequence[TokenRow], text: str, name: str) -> Iterator[tuple[str, str]]:
@@ -132,7 +135,7 @@ class Resources(Part, frozen=True, kw_only=True):
 
 Tokens = Annotated[list[TokenRow], axes("token", says="The tokens in order.")]
 Pieces = Annotated[list[TokenRow], says("With --words: the tokens that were merged; `tokens` holds the words.")]
-LeftOutKind = Literal["special", "self", "neighbours", "first"]
+LeftOutKind = Literal["special", "self", "neighbours", "first", "unknown"]
 LeftOut = Annotated[list[LeftOutKind], says("Kinds of link that the strongest links leave out; absent when all count.")]
 
 

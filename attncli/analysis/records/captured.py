@@ -40,7 +40,7 @@ def captured_record(
         for layer, place in enumerate(np.ndindex(lead)):
             chosen = selected(heads, held["weights"].shape[-3])
             stages = {name: array[place] for name, array in held.items()}
-            made = LayerRecords(numpy, layer, sides, chosen, everything=True)
+            made = LayerRecords(numpy, layer, sides, chosen, leave_out=())
             feed_whole(numpy, made, stages, None)
             yield from made.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
 

@@ -92,7 +92,7 @@ class Sides(Struct, frozen=True, eq=False):
 class LayerRecords:
     """Takes the rows of one layer's attention and gives a record for each of its chosen heads.
 
-    chosen: numbers of the heads. everything: whether links that say little count. exact: whether queries and keys are
+    chosen: numbers of the heads. leave_out: kinds of link that do not count. exact: whether queries and keys are
     kept as they are, for a viewer that need not be small.
     """
 
@@ -103,7 +103,7 @@ class LayerRecords:
         sides: Sides,
         chosen: Sequence[int],
         *,
-        everything: bool,
+        leave_out: Sequence[str],
         exact: bool = False,
     ) -> None:
         self._exact = exact
@@ -118,7 +118,7 @@ class LayerRecords:
             aligned=sides.same,
         )
         self._tally = Tally(heads, tuple(dict.fromkeys((*METRICS, *NEEDED))), about)
-        links = Links(keys, queries=None if sides.same else sides.queries, top=LINKS, everything=everything)
+        links = Links(keys, queries=None if sides.same else sides.queries, top=LINKS, leave_out=leave_out)
         self._links = links.consumer(layer, self.chosen)
         self._maps = PooledMaps(heads, len(sides.queries), len(keys), side=SIDE)
         self.watch = Watch(backend, [self._tally, self._links, self._maps], about, len(keys), heads=self.chosen)

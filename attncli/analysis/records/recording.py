@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.feeding import arithmetic, feed, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.words import identities
@@ -72,8 +73,8 @@ class Recording:
         if layer not in self._layers:
             model = self._model
             chosen = selected(self._heads, model.spec.blocks[layer].attention.heads)
-            everything = model.identity.source != "checkpoint"
+            leave_out = kinds_left_out(self.sides.keys, learned=model.identity.source == "checkpoint")
             self._layers[layer] = LayerRecords(
-                model.backend, layer, self.sides, chosen, everything=everything, exact=self._exact
+                model.backend, layer, self.sides, chosen, leave_out=leave_out, exact=self._exact
             )
         return self._layers[layer]

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from attncli.analysis.cross import Texts, cross_traces
 from attncli.analysis.document import attention_part, model_part, notes
 from attncli.analysis.documents.parts import AttentionPart, ModelPart
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.recording import Recording
-from attncli.analysis.words import Words, identities, merged_words
+from attncli.analysis.words import Words, identities, merged_words, unknown_notes
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.inputs.token import Token
 from attncli.mechanism.attend import RowBlock
@@ -81,7 +82,15 @@ def recordable(model: Model, *, words: bool) -> bool:
 def recorded_run(model: Model, text: str, recording: Recording, *, name: str = "") -> RunRecord:
     """What a recording took of a run, once that is over."""
     computing = attention_part(model, model.computing(len(recording.sides.queries)))
-    return RunRecord(name, text, recording.sides, model_part(model), computing, recording.taken(), notes(model))
+    return RunRecord(
+        name,
+        text,
+        recording.sides,
+        model_part(model),
+        computing,
+        recording.taken(),
+        notes(model, text, recording.sides.queries),
+    )
 
 
 def _whole_record(
@@ -96,13 +105,13 @@ def _whole_record(
     """A run whose weights are needed whole."""
     shown = list(tokens if merged is None else merged.words)
     sides = Sides(shown, shown, names=identities(tokens, merged))
-    everything = model.identity.source != "checkpoint"
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=model.identity.source == "checkpoint")
 
     def found() -> Iterator[HeadRecord]:
         for trace in model.trace(tokens, layers=layers, keep=("masked", "weights")):
             attention = model.spec.blocks[trace.layer].attention
             chosen = selected(heads, attention.heads)
-            made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
+            made = LayerRecords(model.backend, trace.layer, sides, chosen, leave_out=leave_out)
             feed_whole(model.backend, made, trace.stages, merged)
             known = merged is None and attention.hashing is None
             yield from made.records(
@@ -110,24 +119,25 @@ def _whole_record(
             )
 
     computing = attention_part(model, model.computing(len(tokens)))
-    return RunRecord(name, text, sides, model_part(model), computing, found(), notes(model))
+    return RunRecord(name, text, sides, model_part(model), computing, found(), notes(model, text, tokens))
 
 
 def cross_record(model: Model, texts: Texts, *, layers: Selection = EVERY, heads: Selection = EVERY) -> RunRecord:
     """A text that looks at another one, as `attn cross` runs it. layers, heads: which."""
     side = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
-    everything = model.identity.source != "checkpoint"
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=model.identity.source == "checkpoint")
 
     def found() -> Iterator[HeadRecord]:
         for spec, trace in cross_traces(model, texts, layers, EVERY):
             chosen = selected(heads, spec.heads)
-            made = LayerRecords(model.backend, trace.layer, sides, chosen, everything=everything)
+            made = LayerRecords(model.backend, trace.layer, sides, chosen, leave_out=leave_out)
             feed_whole(model.backend, made, trace.stages, None)
             yield from made.records(arithmetic(model.backend, trace.stages, spec.scale, spec.softcap))
 
     attention = attention_part(side, side.computing(len(texts.queries)))
-    return RunRecord("", texts.query, sides, model_part(side), attention, found(), model.warnings)
+    warnings = [*model.warnings, *unknown_notes(texts.query, texts.queries), *unknown_notes(texts.key, texts.keys)]
+    return RunRecord("", texts.query, sides, model_part(side), attention, found(), warnings)
 
 
 def _rows(blocks: Sequence[Block], count: int) -> int:

@@ -20,6 +20,7 @@ from attncli.analysis.documents.logits import LogitsDocument
 from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.captured import numbered
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sides
@@ -48,7 +49,9 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 for name, array in tensors.items()
                 if name.startswith(prefix)
             }
-            made = LayerRecords(NUMPY, layer, Sides(shown, shown), range(len(stages["weights"])), everything=True)
+            heads = range(len(stages["weights"]))
+            leave_out = kinds_left_out(shown, learned=False)
+            made = LayerRecords(NUMPY, layer, Sides(shown, shown), heads, leave_out=leave_out)
             feed_whole(NUMPY, made, stages, None)
             scale, cap = attention.scale, attention.softcap
             known = scale is not None and attention.hashing is UNSET
@@ -137,7 +140,8 @@ def _single(values: Any) -> Floats:
 def _of_weights(layer: int, head: int, sides: Sides, weights: Floats, seen: Bools) -> HeadRecord:
     """A head of which nothing but the weights is known, [query, key]. seen: what is not hidden, booleans of that
     shape."""
-    made = LayerRecords(NUMPY, layer, sides, [0], everything=True)
+    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=False)
+    made = LayerRecords(NUMPY, layer, sides, [0], leave_out=leave_out)
     masked = np.where(seen, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
     return replace(next(made.records(None)), head=head)

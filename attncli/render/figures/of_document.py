@@ -25,12 +25,13 @@ from attncli.render.figures.titles import RANKED, Say, bar_of, names_of, ran, ti
 from attncli.render.matrix import as_matrix
 from attncli.render.numbers import percent
 from attncli.render.phrases.figures import told
+from attncli.render.unknown_words import marked
 
 
 def figure(document: Document, *, scale: str = "linear", theme: Theme = LIGHT, lang: str = "en") -> Drawing | None:
     """What a document shows, drawn; None for one whose shape is its text. Raises InputError where it holds nothing to
     draw. scale: as for maps on a screen."""
-    drawing, say = Drawing(theme), partial(told, lang)
+    drawing, say, document = Drawing(theme), partial(told, lang), marked(document)
     match document:
         case RunDocument() | HeadsDocument() | CrossDocument() | TensorsDocument():
             draw_heads(drawing, document, scale, say)

@@ -16,6 +16,7 @@ from attncli.render.page.blocks import deflated, element
 from attncli.render.page.contents import Effects, Kept, Page
 from attncli.render.phrases.page import BOTH
 from attncli.render.safe import label, safe, safe_html
+from attncli.render.unknown_words import marked_text
 
 SKELETON = """<!doctype html>
 <html lang="{lang}">
@@ -104,7 +105,7 @@ def words(tokens: Sequence[Token]) -> list[list[str | int]]:
         joined = (
             before is not None and token.start is not None and token.start == before.end and token.part == before.part
         )
-        found.append([label(token.text.strip(" ") or token.text), int(joined), int(token.special)])
+        found.append([label(marked_text(token).strip(" ") or token.text), int(joined), int(token.special)])
         before = token
     return found
 

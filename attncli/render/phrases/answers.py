@@ -8,6 +8,11 @@ ENGLISH = {
     "answer.tint.head": "tint: the word looked at most in {0}",
     "answer.tint.differs": "tint: words that differ",
     "answer.tint.new": "tint: what the new tokens, in brackets, look at most in any head",
+    "answer.unknown": "{0} of {1} words are unknown to this model: it cannot tell them apart. A ? marks each of them.",
+    "answer.unknown.one": "{0} of {1} words is unknown to this model: any other unknown word would be the same to it. "
+    "A ? marks it.",
+    "answer.links.none.unknown": "No link is left to name: words that the model does not know, special tokens, the word itself, its neighbours and the first word are not counted (--all-links counts all).",
+    "answer.tint.links.unknown": "tint: the strongest weight that a word gets in any head; words that the model does not know, special tokens, the word itself, neighbours and the first token are left out",
     "answer.links.none": "No link is left to name: special tokens, the word itself, its neighbours and the first word are not counted (--all-links counts all).",
     "answer.tint.links": "tint: the strongest weight that a word gets in any head",
     "answer.tint.links.some": "tint: the strongest weight that a word gets in any head; special tokens, the word itself, "
@@ -96,6 +101,10 @@ CHINESE = {
     "answer.tint.head": "底色：{0}中最受关注的词",
     "answer.tint.differs": "底色：不同的词",
     "answer.tint.new": "底色：方括号中的新词元在任一头中最关注的词",
+    "answer.unknown": "{1} 个词中有 {0} 个是这个模型不认识的：它分不清这些词。它们都标有“?”。",
+    "answer.unknown.one": "{1} 个词中有 {0} 个是这个模型不认识的：换成别的不认识的词，对它来说都一样。它标有“?”。",
+    "answer.links.none.unknown": "没有可说的连接：模型不认识的词、特殊词元、词自身、紧邻的词和第一个词都不计（--all-links 全部计入）。",
+    "answer.tint.links.unknown": "底色：这个词在任一头中得到的最大权重；不计模型不认识的词、特殊词元、词自身、相邻的词和第一个词元",
     "answer.links.none": "没有可说的连接：特殊词元、词自身、紧邻的词和第一个词都不计（--all-links 全部计入）。",
     "answer.tint.links.some": "底色：这个词在任一头中得到的最大权重；不计特殊词元、词自身、相邻的词和第一个词元",
     "answer.tint.plain": "底色：得到的权重超过各词平均的词；不计特殊词元",

@@ -105,6 +105,9 @@ PHRASES = {
     "after.norm": "norm(x + O)",
     # the answer
     "quoted": '"{0}"',
+    "quoted.at": "{0} ({1})",
+    "quoted.unknown": "{0} (unknown)",
+    "quoted.at.unknown": "{0} ({1}, unknown)",
     # scaling
     "scaling": "why scores are divided by √d_k",
     "scaling.claim": (

@@ -100,6 +100,9 @@ PHRASES = {
     "after.norm": "norm(x + O)",
     # 答案
     "quoted": "“{0}”",
+    "quoted.at": "{0}（{1}）",
+    "quoted.unknown": "{0}（未知）",
+    "quoted.at.unknown": "{0}（{1}，未知）",
     "scaling": "得分为什么要除以 √d_k",
     "scaling.claim": (
         "q 与 k：{0} 个相互独立的分量，均值 0，方差 1。每个乘积 q_i·k_i 均值为 0、方差为 1，因此其和 q·k 的方差为 d_k = {0}。"

@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attncli.analysis.documents import name_of
+from attncli.render.lines import Lines, finished, stack
+from attncli.render.unknown_words import marked, unknown_told
 
 if TYPE_CHECKING:
-    from attncli.render.lines import Lines
     from attncli.render.view import View
 
 
@@ -21,7 +22,17 @@ class Screen(NamedTuple):
 
 
 def screen_of(schema: str) -> Screen:
-    """The screen of a document, such as that of `attn.run/1`."""
+    """The screen of a document, such as that of `attn.run/1`; words that its model does not know are marked, and
+    counted below it."""
     name = name_of(schema)
     module = import_module(f"{__name__}.{name}")
-    return Screen(getattr(module, f"{name}_screen"), getattr(module, f"{name}_rows"))
+    draw = getattr(module, f"{name}_screen")
+
+    def screen(document: Any, view: View) -> Lines:
+        shown = marked(document)
+        if shown is document:
+            drawn: Lines = draw(document, view)
+            return drawn
+        return finished(stack((draw(shown, view), unknown_told(document, view))), view)
+
+    return Screen(screen, getattr(module, f"{name}_rows"))

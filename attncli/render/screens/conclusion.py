@@ -19,6 +19,7 @@ from attncli.render.safe import safe
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import compare_shaded, cross_shaded
 from attncli.render.token_names import quoted, quoted_ends
+from attncli.render.unknown_words import bare_text
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
-    name = quote(safe(document.tokens[document.queries[0]].text.strip(), ascii=view.ascii))
+    name = quote(safe(bare_text(document.tokens[document.queries[0]]).strip(), ascii=view.ascii))
     return remark(say(view, "answer.hint", name), view)
 
 

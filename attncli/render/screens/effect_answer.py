@@ -144,7 +144,7 @@ def told(document: AblateDocument, view: View) -> list[str]:
 def _alike(document: AblateDocument, effects: Sequence[EffectRow], view: View) -> list[str]:
     """A head that looks at the same key as the first about as much, and hardly matters."""
     first = effects[0]
-    if first.looks is None or document.tokens[first.looks.key].special:
+    if first.looks is None or document.tokens[first.looks.key].special or document.tokens[first.looks.key].unknown:
         return []
     key = quoted_token(document.tokens, first.looks.key, view)
     for effect in sorted(effects[1:], key=lambda effect: -(effect.looks.weight if effect.looks else 0)):

@@ -13,6 +13,7 @@ from attncli.render.view import View
 KINDS = {
     "first": "the first token", "special": "special tokens", "self": "the query itself",
     "neighbours": "immediate neighbours",
+    "unknown": "unknown words",
     "punctuation": "punctuation",
 }  # fmt: skip
 

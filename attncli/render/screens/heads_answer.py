@@ -85,6 +85,8 @@ def _resting(document: HeadsDocument, view: View) -> list[str]:
     if not rests:
         return []
     key = max(rests, key=lambda at: (rests[at], -at))
+    if key < len(document.tokens) and document.tokens[key].unknown:
+        return []
     return [say(view, "answer.heads.rests", rests[key], len(held), quoted_token(document.tokens, key, view))]
 
 

@@ -63,5 +63,8 @@ def several_layers(document: RunDocument) -> bool:
 def left_out(document: RunDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
-    words = {"special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token"}
+    words = {
+        "special": "special tokens", "self": "self", "neighbours": "neighbours", "first": "the first token",
+        "unknown": "unknown words",
+    }  # fmt: skip
     return f"left out: {', '.join(words[name] for name in names)} (--all-links)" if names else ""

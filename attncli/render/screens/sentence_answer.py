@@ -59,7 +59,8 @@ def run_answer(document: RunDocument, view: View) -> Lines:
         shares, chosen = _received(document, looks), frozenset(() if link is None else (link.query,))
         told += [] if link is None else [_link(document, link, view)]
         told += [say(view, "answer.link.choice")] if link is not None and link.weight < looks[0].weight else []
-    told += [say(view, "answer.links.none")] if tokens and not told and left_out(document) else []
+    none = "answer.links.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.links.none"
+    told += [say(view, none)] if tokens and not told and left_out(document) else []
     told += [not_learned(document.model, view)]
     return stack(
         (
@@ -73,7 +74,8 @@ def run_answer(document: RunDocument, view: View) -> Lines:
 def _tinted(document: RunDocument) -> str:
     """The name of the phrase that says what the tint shows."""
     held = _heads(document)
-    links = "answer.tint.links.some" if left_out(document) else "answer.tint.links"
+    kinds = document.links_leave_out or ()
+    links = f"answer.tint.links.{'unknown' if 'unknown' in kinds else 'some'}" if kinds else "answer.tint.links"
     if document.queries:
         return "answer.tint.row" if len(held) == 1 else links
     return "answer.tint" if held else links
@@ -140,9 +142,9 @@ def _most(looks: Sequence[Look], count: int) -> list[float | None]:
 def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View) -> list[str]:
     """What the query looks at most, and where most of its weight rests over all heads."""
     several = len({(look.layer, look.head) for look in looks}) > 1 or len(document.overview or ()) > 1
-    asked = quoted_token(document.tokens, query, view)
     mine = [look for look in looks if look.query == query]
     average = document.average
+    asked = quoted_token(document.tokens, query, view, beside=[look.key for look in mine[:2]])
     if not mine:
         blind = any(row.query == query for row in document.empty_rows)
         return [say(view, "answer.blind", asked)] if blind else []
@@ -154,7 +156,7 @@ def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View)
     said = [_looks(document, asked, first, second, several, view)]
     if several and average is not UNSET:
         top = int(np.argmax(average))
-        if top != first.key and top < len(document.tokens):
+        if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
             key = quoted_token(document.tokens, top, view)
             said.append(say(view, "answer.rests", key, rounded(average[top], view)))
     return said
@@ -164,7 +166,8 @@ def _looks(document: RunDocument, asked: str, first: Look, second: Look | None, 
     def place(look: Look) -> tuple[object, ...]:
         where = (look.layer, look.head) if several else ()
         number = rounded(look.weight, view) if several else percent(look.weight)
-        return (quoted_token(document.tokens, look.key, view), number, *where)
+        beside = (look.query, *(other.key for other in (first, second) if other is not None))
+        return (quoted_token(document.tokens, look.key, view, beside=beside), number, *where)
 
     kind = "heads" if several else "one"
     if second is None:
@@ -208,7 +211,8 @@ def rounded(value: float, view: View) -> str:
 def find_answer(document: FindDocument, view: View) -> Lines:
     """The answer of an `attn.find/1` document: which heads send the one token to the other."""
     found = document.heads
-    asked, key = (quoted_token(document.tokens, at, view) for at in (document.query, document.key))
+    ends = (document.query, document.key)
+    asked, key = (quoted_token(document.tokens, at, view, beside=ends) for at in ends)
     visible = [head for head in found if head.rank is not None]
     if not visible:
         return remark(say(view, "answer.find.hidden", asked, key) if found else "", view, style="")

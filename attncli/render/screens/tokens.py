@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from attncli.analysis.documents.tokens import TokenBytes, TokensDocument
 from attncli.render.headings import remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
+from attncli.render.phrases import say
 from attncli.render.safe import label, safe
 from attncli.render.screens.conclusion import tokens_answer
-from attncli.render.screens.header import counted, title
+from attncli.render.screens.header import counted, title, warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -41,23 +42,26 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         if len(shown) < len(document.tokens)
         else ""
     )
-    notes = stack(remark("! " + said, view, style="yellow") for said in document.warnings)
+    notes = stack(warning(said, view) for said in document.warnings)
     listed = stack((body, remark(left, view)))
     return finished(spaced((line((text, "bold")), listed, notes, tokens_answer(document, view))), view)
 
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
-    yield ("index", "text", "id", "start", "end", "special", "bytes")
+    unknown = any(token.unknown for token in document.tokens)
+    yield ("index", "text", "id", "start", "end", "special", "bytes", *(("unknown",) if unknown else ()))
     for token in document.tokens:
         yield (
             *(getattr(token, name) for name in ("index", "text", "id", "start", "end", "special")),
             bytes(token.bytes or ()).hex(" "),
+            *((bool(token.unknown),) if unknown else ()),
         )
 
 
 def _named(token: TokenBytes, view: View) -> str:
-    return label(token.text, ascii=view.ascii) + (" (special)" if token.special else "")
+    name = label(token.text, ascii=view.ascii) + (" (special)" if token.special else "")
+    return say(view, "quoted.unknown", name) if token.unknown else name
 
 
 def _number(value: int | None) -> str:
