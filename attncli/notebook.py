@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from attncli.analysis.documents.declaration import Document
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.records.captured import numbered
 from attncli.analysis.records.feeding import arithmetic, feed_whole
 from attncli.analysis.records.head import HeadRecord, LayerRecords, Sides
 from attncli.analysis.records.run import RunRecord
-from attncli.analysis.records.saved import document_record
 from attncli.arrays.backend import Array, Backend, backend_of
+from attncli.inputs.token import Token
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
 from attncli.render.page.contents import Page
+from attncli.render.page.of_document import page_of
 from attncli.render.page.writer import page_bytes
 
 MOST = 20_000_000
@@ -28,22 +30,22 @@ FRAME = '<iframe sandbox="allow-scripts" width="100%" height="860" style="border
 def bundle(shown: AttentionTrace[Any] | LayerTrace | Document) -> dict[str, str]:
     """What a notebook shows of a result, by type: always its text, and the page of one that has heads."""
     found = {"text/plain": repr(shown)}
-    record = _record(shown)
-    if record is not None:
-        page = b"".join(page_bytes(Page(record.text or "attention", [record], budget=BUDGET))).decode()
-        found["text/html"] = FRAME.format(escape(page, quote=True))
+    page = _page(shown)
+    if page is not None:
+        found["text/html"] = FRAME.format(escape(b"".join(page_bytes(page)).decode(), quote=True))
     return found
 
 
-def _record(shown: AttentionTrace[Any] | LayerTrace | Document) -> RunRecord | None:
+def _page(shown: AttentionTrace[Any] | LayerTrace | Document) -> Page | None:
     match shown:
         case AttentionTrace():
             stages = {name: getattr(shown, name) for name in ("weights", "masked", "capped", "biased")}
-            return _of_stages(stages, 0, None)
+            record = _of_stages(stages, 0, None, ())
         case LayerTrace():
-            return _of_stages(shown.stages, shown.layer, _scale(shown))
+            record = _of_stages(shown.stages, shown.layer, _scale(shown), shown.tokens)
         case _:
-            return document_record(shown)
+            return page_of(shown, budget=BUDGET)
+    return None if record is None else Page(record.text, [record], budget=BUDGET)
 
 
 def _scale(trace: LayerTrace) -> float | None:
@@ -56,17 +58,25 @@ def _scale(trace: LayerTrace) -> float | None:
     return float(scaled[place] / raw[place]) if raw.size and raw[place] else None
 
 
-def _of_stages(stages: Mapping[str, Array], layer: int, scale: float | None) -> RunRecord | None:
-    """Stages as a record: each leading index as a layer. None without weights, and for too many of them."""
+def _of_stages(
+    stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
+) -> RunRecord | None:
+    """Stages as a record: each leading index as a layer. tokens: of the queries, none where only their number is known.
+    None without weights, and for too many of them."""
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
         return None
     backend = backend_of(weights)
-    queries = numbered(int(weights.shape[-2]))
-    keys = queries if weights.shape[-1] == weights.shape[-2] else numbered(int(weights.shape[-1]))
+    rows, columns = map(int, weights.shape[-2:])
+    known = len(tokens) == rows
+    queries = list(tokens) if known else numbered(rows)
+    # learned keys come after those of the tokens; keys of earlier tokens before them
+    alone = known and tokens[0].index == 0 and columns > rows
+    keys = queries if rows == columns or alone else numbered(columns)
     sides = Sides(queries, keys)
-    text = f"attention of {len(queries)} queries and {len(keys)} keys"
-    return RunRecord("", text, sides, None, None, _heads(backend, stages, layer, scale, sides))
+    text = " ".join(token.text for token in queries if not token.special) if known else ""
+    name = f"layer {layer}" if known else f"attention of {rows} queries and {columns} keys"
+    return RunRecord(name, text or name, sides, None, None, _heads(backend, stages, layer, scale, sides))
 
 
 def _heads(
@@ -75,7 +85,9 @@ def _heads(
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for at, place in enumerate(np.ndindex(*lead)):
         here = {name: array[place] for name, array in stages.items() if tuple(array.shape[: len(lead)]) == tuple(lead)}
-        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), leave_out=())
+        # special tokens are a trained model's: of its links those that say little do not count
+        leave_out = kinds_left_out(sides.queries, learned=any(token.special for token in sides.queries))
+        made = LayerRecords(backend, layer + at, sides, range(int(here["weights"].shape[0])), leave_out=leave_out)
         feed_whole(backend, made, here, None)
         softcapped = "capped" in here and here["capped"] is not here.get("scaled")
         known = scale is not None and not lead and not softcapped

@@ -144,7 +144,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             expected="a run saved with all rows: attn run TEXT --json",
         )
     tokens = tokens_of(document.tokens)
-    same = _identities(document, tokens)
+    same = identities_of(document, tokens)
     found = []
     for layer, head in held:
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
@@ -175,7 +175,7 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
     )
 
 
-def _identities(document: RunDocument, tokens: Sequence[Token]) -> list[Hashable]:
+def identities_of(document: Header, tokens: Sequence[Token]) -> list[Hashable]:
     """What makes each token of a document the same as another: its id; of a word the ids of its pieces."""
     if document.pieces is UNSET:
         return identities(tokens)

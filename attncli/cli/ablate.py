@@ -156,12 +156,14 @@ def usual_place(model: Model) -> str:
 def _write_page(model: Model, text: Text, document: AblateDocument, page: PageOptions, lang: str) -> None:
     from attncli.analysis.records.run import run_record
     from attncli.render.page.contents import Page
+    from attncli.render.page.of_document import effects_of, start_of
 
     record = run_record(model, text.text, request.tokens_of(model, text))
-    effects = page_output.effects_of(document)
-    at = document.place
-    start = ({"view": "effects"} if effects else {}) | ({} if isinstance(at, str) else {"query": str(at.token)})
-    page_output.write(page, Page(text.text, [record], effects=effects, start=start, lang=lang, budget=page.budget))
+    effects, start = effects_of(document), dict(start_of(document))
+    if not effects:
+        del start["view"]
+    made = Page(text.text, [record], None, effects, start, lang, page.budget, option=page_output.BUDGET)
+    page_output.write(page, made)
 
 
 def check(asked: RemovalOptions) -> None:

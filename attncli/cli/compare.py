@@ -115,11 +115,10 @@ def compare(
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:
-    from attncli.render.page.contents import Page
+    from attncli.render.page.of_document import compared_page
 
     left, right = ([pair[side] for pair in document.aligned] for side in (0, 1))
-    start = {"view": "difference"}
-    made = Page(records[0].text, records, pairs=(left, right), start=start, lang=lang, budget=page.budget)
+    made = compared_page(document, records, (left, right), lang, page.budget, page_output.BUDGET)
     page_output.write(page, made)
 
 

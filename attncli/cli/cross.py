@@ -107,7 +107,9 @@ def cross(
         from attncli.render.page.contents import Page
 
         record = cross_record(loaded, texts, layers=layers, heads=heads)
-        page_output.write(page, Page(texts.query, [record], lang=how.lang, budget=page.budget))
+        page_output.write(
+            page, Page(texts.query, [record], lang=how.lang, budget=page.budget, option=page_output.BUDGET)
+        )
     picture.give([document], output, environment, how)
 
 

@@ -103,7 +103,9 @@ def _write_page(
     quiet = replace(environment, quiet=True)
     start, end = (request.query_span(quiet, record.sides.queries, reference)[0] for reference in ends)
     begin = {"view": "search", "from": f"#{start}", "to": f"#{end}"}
-    page_output.write(page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget))
+    page_output.write(
+        page, Page(record.text, [record], start=begin, lang=lang, budget=page.budget, option=page_output.BUDGET)
+    )
 
 
 def _document(

@@ -137,7 +137,9 @@ def _write_page(
 
     record = page_output.record(model, text, wanted.layers, wanted.heads, words=wanted.words, taken=taken)
     start = {"sort": wanted.sort} if wanted.sort in METRICS else {}
-    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
+    page_output.write(
+        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
+    )
 
 
 def _wanted(

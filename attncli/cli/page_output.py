@@ -15,16 +15,16 @@ from attncli.cli.options import OUTPUT, OutputOptions, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.ablate import AblateDocument
-    from attncli.analysis.documents.declaration import Document
     from attncli.analysis.records.recording import Recording
     from attncli.analysis.records.run import RunRecord
     from attncli.cli.output import Environment
     from attncli.inputs.text import Text
     from attncli.models.model import Model
-    from attncli.render.page.contents import Effects, Page
+    from attncli.render.page.contents import Page
 
 SUFFIXES = (".html", ".htm")
+BUDGET = "--html-budget"
+"""The option that lets a page hold more, as the page names it."""
 
 
 @dataclass(frozen=True)
@@ -98,60 +98,6 @@ def write(asked: PageOptions, page: Page) -> None:
     with atomic_writer(asked.html) as file:
         for piece in page_bytes(page):
             file.write(piece)
-
-
-def effects_of(document: Document) -> list[Effects]:
-    """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
-    tells of no head alone, or only of heads that look at another text."""
-    return [found for found in _effects_of(document) if found.heads]
-
-
-def _effects_of(document: Document) -> list[Effects]:
-    from attncli.analysis.documents.ablate import AblateDocument
-    from attncli.analysis.documents.logits import LogitsDocument
-    from attncli.analysis.documents.patch import PatchDocument
-    from attncli.render.page.contents import Effects
-
-    match document:
-        case AblateDocument():
-            return _ablated(document)
-        case PatchDocument():
-            rows = [row for row in document.effects if row.attention == "self"]
-            brought = [(row.layer, row.head, row.recovered, None, None) for row in rows]
-            whole = len(document.query) == len(document.tokens)
-            at = "mean" if whole else ", ".join(document.tokens[place].text for place in document.query)
-            return [Effects(document.measure, "patch", at, brought, kind="patch")]
-        case LogitsDocument():
-            heads = [part for part in document.parts if part.attention == "self"]
-            added = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
-            at = document.tokens[document.position].text
-            return [Effects("logit", document.target.text, at, added, kind="logits")]
-        case _:
-            return []
-
-
-def _ablated(document: AblateDocument) -> list[Effects]:
-    from attncli.analysis.documents.ablate import reading_of
-    from attncli.analysis.documents.effects import readings_of
-    from attncli.render.page.contents import Effects
-
-    place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
-    found = []
-    for measure in document.measures:
-        name = readings_of([measure])[0]
-        heads = [
-            (
-                row.layer,
-                row.head,
-                reading_of(row, name),
-                None if row.random is None else reading_of(row.random, name),
-                row.weight,
-            )
-            for row in document.effects
-            if row.attention == "self"
-        ]
-        found.append(Effects(name, document.by, place, heads))
-    return found
 
 
 def passing() -> Path:

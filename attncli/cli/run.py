@@ -133,7 +133,9 @@ def _write_page(
     start = {}
     if asked.query is not None:
         start["query"] = str(request.query_index(replace(environment, quiet=True), record.sides.queries, asked.query))
-    page_output.write(page, Page(text.text, [record], start=start, lang=lang, budget=page.budget))
+    page_output.write(
+        page, Page(text.text, [record], start=start, lang=lang, budget=page.budget, option=page_output.BUDGET)
+    )
 
 
 def _together(

@@ -103,7 +103,8 @@ def tensors(
         from attncli.render.page.contents import Page
 
         record = captured_record(arrays, trace, document, heads=chosen)
-        page_output.write(page, Page(str(file), [record], lang=how.lang, budget=page.budget))
+        made = Page(file.name, [record], lang=how.lang, budget=page.budget, option=page_output.BUDGET)
+        page_output.write(page, made)
     if output.svg is not None:
         answer.draw(document, output)
     answer.give([document], output, environment, how)

@@ -91,22 +91,14 @@ def _show_page(
 
 
 def _page_of(document: Document, file: Path, lang: str, budget: int) -> Page:
-    from attncli.analysis.documents.ablate import AblateDocument
-    from attncli.analysis.documents.compare import CompareDocument
-    from attncli.render.page.contents import Page
+    from attncli.render.page.of_document import page_of
 
-    if isinstance(document, CompareDocument):
-        from attncli.analysis.records.saved import compared_records
-
-        same, start = range(len(document.aligned)), {"view": "difference"}
-        records = compared_records(document)
-        return Page(records[0].text, records, pairs=(same, same), start=start, lang=lang, budget=budget, partial=True)
-    effects = page_output.effects_of(document)
-    if isinstance(document, AblateDocument) and not effects:  # of all heads at once, or of those of another text
+    tensors = file.suffix.lower() in TENSOR_FILES
+    record = record_of(document, file) if tensors else None
+    page = page_of(document, record=record, lang=lang, budget=budget, option=page_output.BUDGET)
+    if page is None:
         raise _no_heads(document, file)
-    start = {"view": "effects"} if effects else {}
-    title = str(getattr(document, "text", file.name))
-    return Page(title, [record_of(document, file)], effects=effects, start=start, lang=lang, budget=budget)
+    return page
 
 
 def record_of(document: Document, file: Path) -> RunRecord:

@@ -7,7 +7,7 @@ The declaration drives the shape trace, JSON keys, captions, `explain` and the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic
+from typing import Any, Generic
 
 from msgspec import Struct
 
@@ -115,7 +115,7 @@ class LayerTrace(Struct, frozen=True, eq=False):
 
     stages: arrays with the axes that `STAGES` declares, after any leading batch axis.
     empty_rows: as in `AttentionTrace`. leaving: gives the vectors that left. cross: the layer's cross-attention, if it
-    has one.
+    has one. tokens: those of the text that ran, one per query; empty where they are not known.
     """
 
     layer: int
@@ -125,6 +125,7 @@ class LayerTrace(Struct, frozen=True, eq=False):
     leaving: Callable[[], Array]
     notes: tuple[str, ...] = ()
     cross: LayerTrace | None = None
+    tokens: tuple[Any, ...] = ()
 
     @property
     def after(self) -> Array:

@@ -151,7 +151,8 @@ class Model(Struct, frozen=True, eq=False):
         )
         wanted = self.spec.attending(layers)
         yield from map(
-            partial(self._given, backend, heads), run.run(self.spec, self.store, backend, tokens, context, wanted)
+            partial(self._given, backend, heads, tuple(tokens)),
+            run.run(self.spec, self.store, backend, tokens, context, wanted),
         )
 
     def trace_batch(
@@ -176,7 +177,7 @@ class Model(Struct, frozen=True, eq=False):
         backend = self.computing(max(map(len, tokens), default=0))
         wanted = self.spec.attending(layers)
         yield from map(
-            partial(self._given, backend, heads),
+            partial(self._given, backend, heads, ()),
             run_batch(self.spec, self.store, backend, tokens, wanted, frozenset(keep), interventions),
         )
 
@@ -249,8 +250,8 @@ class Model(Struct, frozen=True, eq=False):
         tokenizer = Shifted(self.tokenizer, spec.start)
         return replace(self, spec=spec, store=self.other or self.store, tokenizer=tokenizer, other=None, memory=memory)
 
-    def _given(self, computing: Backend, heads: Selection, trace: LayerTrace) -> LayerTrace:
-        chosen = self.only(trace, heads)
+    def _given(self, computing: Backend, heads: Selection, tokens: tuple[Token, ...], trace: LayerTrace) -> LayerTrace:
+        chosen = replace(self.only(trace, heads), tokens=tokens)
         return chosen if computing is self.backend else rounded(self.backend, chosen)
 
     def only(self, trace: LayerTrace, heads: Selection) -> LayerTrace:

@@ -48,7 +48,7 @@ def test_view_makes_the_page_of_what_was_saved(tmp_path: Path, name: str) -> Non
     answer = ask("view", str(saved), "--html", str(file))
     assert answer.code == 0, answer.err
     assert [head["r"] for head in meta(file)["runs"][0]["heads"]] == (
-        ["none" if name in ("find", "ablate") else "exact"] * len(meta(file)["runs"][0]["heads"])
+        ["absent" if name in ("find", "ablate") else "exact"] * len(meta(file)["runs"][0]["heads"])
     )
 
 
@@ -61,7 +61,11 @@ def test_view_makes_the_page_of_a_saved_comparison(tmp_path: Path) -> None:
     words = [document["b"]["tokens"][pair[1]]["text"] for pair in document["aligned"]]
     assert [word[0] for word in found["runs"][1]["q"]] == words
     assert found["pairs"] == [list(range(len(words)))] * 2
-    assert found["start"] == {"view": "difference"}
+    moved, places = document["moved"][0], [pair[0] for pair in document["aligned"]]
+    assert found["start"] == {
+        "view": "difference", "head": f"{moved['layer']}.{moved['head']}",
+        "query": str(places.index(moved["query"])), "key": str(places.index(moved["key"])),
+    }  # fmt: skip
     assert found["partial"]
     for run, side in zip(found["runs"], "ab", strict=True):
         (strongest,) = run["heads"][0]["k"][:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def captured_record(
             feed_whole(numpy, made, stages, None)
             yield from made.records(arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap))
 
-    name = document.file
+    name = PurePath(document.file).name
     return RunRecord(name, name, sides, document.model, document.attention, found(), document.warnings)
 
 

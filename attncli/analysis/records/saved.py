@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from attncli.analysis.document import tokens_of
-from attncli.analysis.documents.ablate import AblateDocument
+from attncli.analysis.documents.ablate import AblateDocument, EffectRow
 from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.cross import CrossDocument
 from attncli.analysis.documents.declaration import Document
 from attncli.analysis.documents.find import FindDocument
 from attncli.analysis.documents.heads import HeadMetrics, HeadsDocument
 from attncli.analysis.documents.logits import LogitsDocument
+from attncli.analysis.documents.parts import ModelPart
 from attncli.analysis.documents.patch import PatchDocument
 from attncli.analysis.documents.run import RunDocument
 from attncli.analysis.documents.tensors import TensorsDocument
@@ -27,6 +29,7 @@ from attncli.analysis.records.head import METRICS, HeadRecord, LayerRecords, Sid
 from attncli.analysis.records.recipe import Absent
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.whole_numbers import Floats
+from attncli.analysis.saved_run import identities_of
 from attncli.analysis.visible_keys import Bools
 from attncli.arrays.backend import choose
 
@@ -39,7 +42,8 @@ NUMPY = choose("numpy", device=None, dtype="float32")
 def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
     """A file that `--save` wrote. document: the `attn.run/1` made of it."""
     shown = tokens_of(document.tokens)
-    attention = document.attention
+    sides = Sides(shown, shown, names=identities_of(document, shown))
+    attention, leave_out = document.attention, _left_out(sides, document.model)
 
     def found() -> Iterator[HeadRecord]:
         for layer in (part.layer for part in document.layers):
@@ -49,15 +53,13 @@ def tensors_record(tensors: Tensors, document: RunDocument) -> RunRecord:
                 for name, array in tensors.items()
                 if name.startswith(prefix)
             }
-            heads = range(len(stages["weights"]))
-            leave_out = kinds_left_out(shown, learned=False)
-            made = LayerRecords(NUMPY, layer, Sides(shown, shown), heads, leave_out=leave_out)
+            made = LayerRecords(NUMPY, layer, sides, range(len(stages["weights"])), leave_out=leave_out)
             feed_whole(NUMPY, made, stages, None)
             scale, cap = attention.scale, attention.softcap
             known = scale is not None and attention.hashing is UNSET
             yield from made.records(arithmetic(NUMPY, stages, scale, cap) if known and scale is not None else None)
 
-    return _record(document, document.text, Sides(shown, shown), found())
+    return _record(document, document.text, sides, found())
 
 
 def document_record(document: Document) -> RunRecord | None:
@@ -82,15 +84,18 @@ def document_record(document: Document) -> RunRecord | None:
             parts = [(layer, head) for layer, part in enumerate(document.batch) for head in part.heads]
         case _:
             return None
+    parts.sort(key=lambda part: (part[0], part[1].head or 0))  # a ranking lists heads by what it ranks
     match document:
         case TensorsDocument():
-            text, queries, keys = document.file, numbered(document.queries), numbered(document.keys)
+            # where a file lies on this machine is nothing for a page
+            text, queries, keys = PurePath(document.file).name, numbered(document.queries), numbered(document.keys)
+            sides = Sides(queries, queries if len(keys) == len(queries) else keys)
         case CrossDocument():
             text, queries, keys = document.query_text, tokens_of(document.queries), tokens_of(document.keys)
+            sides = Sides(queries, queries if len(keys) == len(queries) == 0 else keys)
         case _:
             text, queries = document.text, tokens_of(document.tokens)
-            keys = queries
-    sides = Sides(queries, queries if keys is queries or len(keys) == len(queries) == 0 else keys)
+            sides = Sides(queries, queries, names=identities_of(document, queries))
     return _record(document, text, sides, _heads(document, parts, sides, rows))
 
 
@@ -101,7 +106,9 @@ def compared_records(document: CompareDocument) -> list[RunRecord]:
         for one in document.heads:
             place, values = (one.a, one.weights_a) if first else (one.b, one.weights_b)
             weights = _single(values)
-            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), np.isfinite(weights))
+            seen = np.isfinite(weights)
+            leave_out = _left_out(sides, (document.a, document.b)[not first].model)
+            yield _of_weights(place.layer, place.head, sides, np.nan_to_num(weights), seen, leave_out)
 
     records = []
     for at, side in enumerate((document.a, document.b)):
@@ -128,7 +135,7 @@ def _heads(
             whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
             whole[0, list(rows)], whole[1, list(rows)] = weights, seen
             weights, seen = whole[0], whole[1] > 0
-        yield _of_weights(layer, head.head, sides, weights, seen)
+        yield _of_weights(layer, head.head, sides, weights, seen, _left_out(sides, document.model))
 
 
 def _single(values: Any) -> Floats:
@@ -137,10 +144,16 @@ def _single(values: Any) -> Floats:
         return np.asarray(values, np.float32)
 
 
-def _of_weights(layer: int, head: int, sides: Sides, weights: Floats, seen: Bools) -> HeadRecord:
+def _left_out(sides: Sides, model: ModelPart) -> Sequence[str]:
+    """Which links the run itself left out."""
+    return kinds_left_out((*sides.queries, *sides.keys), learned=model.source == "checkpoint")
+
+
+def _of_weights(
+    layer: int, head: int, sides: Sides, weights: Floats, seen: Bools, leave_out: Sequence[str]
+) -> HeadRecord:
     """A head of which nothing but the weights is known, [query, key]. seen: what is not hidden, booleans of that
-    shape."""
-    leave_out = kinds_left_out((*sides.queries, *sides.keys), learned=False)
+    shape. leave_out: which links do not count, as for `LayerRecords`."""
     made = LayerRecords(NUMPY, layer, sides, [0], leave_out=leave_out)
     masked = np.where(seen, np.float32(0), np.float32(-np.inf))
     feed_whole(NUMPY, made, {"weights": weights[None], "masked": masked[None]}, None)
@@ -156,14 +169,35 @@ def _known(document: AboutHeads, layer: int, head: Any, sides: Sides, small: np.
         ]
     metrics: dict[str, float | None] = dict.fromkeys(METRICS)
     labels: Sequence[str] = ()
-    if isinstance(document, FindDocument):
-        links = [(document.query, document.key, head.weight)]
+    match document:
+        case FindDocument():
+            links = [(document.query, document.key, head.weight)]
+        case AblateDocument():
+            links = _looks(document, head)
+        case _:
+            pass
     if isinstance(head, HeadMetrics):
         links = [] if head.top_link is None else [(head.top_link.query, head.top_link.key, head.top_link.weight)]
         metrics |= {name: found.value for name in METRICS if (found := head.metrics.get(name)) is not None}
         labels = head.labels or ()
-    held = np.zeros((1, 1), np.float32) if small is None else small
+    strongest = max((weight for *_, weight in links), default=0.0)
+    held = np.full((1, 1), strongest, np.float32) if small is None else small
     return HeadRecord(layer, head.head, len(sides.keys), held, metrics, labels, links, None, Absent(), None, 0.0, 0)
+
+
+def _looks(document: AblateDocument, row: EffectRow) -> list[tuple[int, int, float]]:
+    """What a document of effects tells of where a head looks: the link that was cut, or what the token measured at
+    looks at most. Nothing where several tokens are meant."""
+    cut, place = document.link, document.place
+    if cut is not None:
+        if cut.attention == "cross":  # its keys are another text's
+            return []
+        if isinstance(cut.query, int) and isinstance(cut.key, int) and row.weight is not None:
+            return [(cut.query, cut.key, row.weight)]
+        return []
+    if row.looks is None or isinstance(place, str) or place.last not in (UNSET, place.token):
+        return []
+    return [(place.token, row.looks.key, row.looks.weight)]
 
 
 def _record(document: AboutHeads, text: str, sides: Sides, heads: Iterator[HeadRecord]) -> RunRecord:

@@ -17,7 +17,7 @@ from attncli.render.page.blocks import deflated, queries, vectors, weights
 
 BUDGET = 16 * 10**6
 """Bytes of data a page holds at most, unless told otherwise."""
-KEPT = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "none"}
+KEPT = {"Exact": "exact", "Roots": "roots", "Products": "products", "Absent": "absent"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Effects:
 class Page:
     """A page to write. runs: one, or two that are compared. pairs: words that correspond, A's and B's positions.
 
-    start: what is shown first: view, query, from, to. budget: bytes of data at most. partial: whether words are left out,
-    so that layers cannot be multiplied.
+    start: what is shown first: view, head, query, key, from, to, sort. budget: bytes of data at most. partial: whether
+    words are left out, so that layers cannot be multiplied. option: what raises the budget; "" where nothing does.
     """
 
     title: str
@@ -52,6 +52,7 @@ class Page:
     lang: str = "en"
     budget: int = BUDGET
     partial: bool = False
+    option: str = ""
 
 
 class Kept:

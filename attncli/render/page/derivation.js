@@ -26,7 +26,7 @@ export async function derive() {
   const sizes = products.map(abs);
   const sorted = largest(sizes, d);
   fill("view",
-    make("p.pair", queries()[i][0], make("span.to", " → "), keys()[j][0], make("b", told(weight))),
+    make("p.pair", make("bdi", queries()[i][0]), make("span.to", " → "), make("bdi", keys()[j][0]), make("b", told(weight))),
     make("ol.steps", ...steps.map(([what, value, why]) => make("li", make("code", what), make("b", value), make("span", why)))),
     note(say("derivation.note")),
     make("div.scroll", { class: "scroll tall", tabindex: 0 },

@@ -6,10 +6,7 @@ import { abs, floor, largest, max, min } from "./numbers.js";
 import { farthest, legend, picture, signedPicture } from "./shades.js";
 import { choose, state } from "./state.js";
 import { weightsOf } from "./weights.js";
-import { say, signed, told } from "./words.js";
-
-/** Whether the head that moved most was chosen once; from then on the reader chooses. */
-let begun = Boolean(location.hash);
+import { linkName, say, signed, told } from "./words.js";
 
 /** Two runs of one head on the words that both have: A, B and B − A, NaN where neither is seen. @param {number} place */
 async function sides(place) {
@@ -61,7 +58,7 @@ export async function showDifference() {
       const [i, j, value] = [floor(cell / count), cell % count, moved[cell]];
       const here = state.run ? b : a;
       return {
-        name: `${words[i][0]} → ${words[j][0]}`, share: abs(value) / high, kind: value < 0 ? "in" : "", number: (value > 0 ? "+" : "") + signed(value),
+        name: linkName(words[i], words[j]), share: abs(value) / high, kind: value < 0 ? "in" : "", number: (value > 0 ? "+" : "") + signed(value),
         rank: `${told(maps[0][cell])} → ${told(maps[1][cell])}`, act: () => choose({ query: here[i], key: here[j] }),
       };
     })));
@@ -78,6 +75,4 @@ export async function layDifference() {
     if (state.view !== "difference") return;
   }
   lay(values);
-  if (meta.start.view === "difference" && !begun) choose({ head: largest(values, 1)[0] });
-  begun = true;
 }

@@ -38,6 +38,20 @@ export const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id
 /** Put these into the element with this id, and nothing else. @param {string} id @param {...(Node|string)} inside */
 export const fill = (id, ...inside) => at(id).replaceChildren(...inside);
 
+/** Letters of scripts that are written from right to left. */
+const LEFTWARD = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/g;
+
+/** A text that keeps its own direction inside another: without, "a → b" of two Arabic words reads as b → a.
+ * @param {string} text */
+export const apartFrom = (text) => (text.search(LEFTWARD) < 0 ? text : `\u2068${text}\u2069`);
+
+/** In which direction most letters of some words are written. @param {[text: string, joined: number, special: number][]} words */
+export function direction(words) {
+  const letters = words.map(([text, , special]) => (special ? "" : text)).join("");
+  const leftward = letters.match(LEFTWARD)?.length ?? 0;
+  return 2 * leftward > (letters.match(/\p{L}/gu)?.length ?? 0) ? "rtl" : "ltr";
+}
+
 /** A line that says why there is nothing to see. @param {string} text */
 export const lead = (text) => make("p.lead", text);
 /** A line in small print. @param {string} text */

@@ -1,8 +1,8 @@
 import { block } from "./data.js";
 import { at, button, make, set } from "./dom.js";
 import { abs, clamp, max, min } from "./numbers.js";
-import { picture } from "./shades.js";
-import { choose, head, run, state } from "./state.js";
+import { picture, shade, signedShade } from "./shades.js";
+import { bare, choose, head, run, state } from "./state.js";
 import { headName, labelName } from "./words.js";
 
 /** Tiles in a row, at most. */
@@ -58,21 +58,40 @@ export async function drawGrid() {
 export function label() {
   const { heads, metrics } = run();
   const metric = metrics.indexOf(state.sort);
-  const values = laid ?? heads.map(({ m }) => m[metric] ?? null);
+  const mapless = bare && run().tile[0] === 1;
+  const values = laid ?? heads.map(({ m, k }) => m[metric] ?? (mapless && k.length ? k[0][2] : null));
   const high = max(...values.map((value) => abs(value ?? 0)), 1e-9);
+  const signed = values.some((value) => value !== null && value < 0);
   heads.forEach((one, place) => {
     const tile = at(`h${place}`);
     if (!tile) return;
     const value = values[place];
-    const number = value === null ? "" : value.toFixed(2);
-    const [, name, over] = tile.children;
+    const number = value === null ? "" : value.toFixed(2).replace("-0.00", "0.00");
+    const [map, name, over] = tile.children;
+    if (mapless) paint(/** @type {HTMLCanvasElement} */ (map), value === null ? null : (signed ? signedShade : shade)(value / high));
     name.textContent = metric < 0 ? String(one.h) : `${one.l}.${one.h}`;
     over.textContent = number;
-    tile.classList.toggle("faint", laid !== null && abs(value ?? 0) < high / 4);
+    tile.classList.toggle("faint", !mapless && laid !== null && abs(value ?? 0) < high / 4);
     tile.tabIndex = place === state.head ? 0 : -1;
     const says = [headName(one), number, ...one.t.map(labelName)].filter(Boolean).join(" · ");
     set(tile, { "aria-pressed": place === state.head, "aria-label": says, title: says });
   });
+}
+
+/** A tile without a map shows its number's colour. @param {HTMLCanvasElement} map @param {Uint8ClampedArray|null} colour none for no number */
+function paint(map, colour) {
+  const pen = /** @type {CanvasRenderingContext2D} */ (map.getContext("2d"));
+  pen.clearRect(0, 0, 1, 1);
+  if (colour) pen.putImageData(new ImageData(Uint8ClampedArray.from(colour), 1, 1), 0, 0);
+}
+
+/** The small map of the chosen head, larger; null where there is none. */
+export function smallMap() {
+  const map = /** @type {HTMLCanvasElement|null} */ (document.querySelector(`#h${state.head} canvas`));
+  if (!map || map.width < 2) return null;
+  const copy = make("canvas.small", { width: map.width, height: map.height, role: "img", "aria-label": headName(head()) });
+  copy.getContext("2d")?.drawImage(map, 0, 0);
+  return copy;
 }
 
 /** The next head in a direction of the grid. @param {number} dx @param {number} dy */

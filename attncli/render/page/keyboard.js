@@ -4,7 +4,7 @@ import { layer, step } from "./grid.js";
 import { whole, zoom } from "./matrix.js";
 import { move, turn } from "./sentence.js";
 import { SCALES } from "./shades.js";
-import { choose, state } from "./state.js";
+import { choose, hold, state } from "./state.js";
 
 /** @type {Record<string, [number, number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -30,11 +30,12 @@ export function pressed(event, views) {
     "/": () => { to("search"); setTimeout(() => at("from").focus(), 50); },
     d: () => to("difference"), e: () => to("effects"),
     a: () => choose({ run: (state.run + 1) % meta.runs.length }),
-    "?": () => help(), Escape: () => help(false),
+    "?": () => help(), Escape: () => { help(false); hold(false); },
   };
   const places = {
     "#grid": () => { step(dx, dy); at(`h${state.head}`).focus(); },
-    "#sentence, #asking, .links": () => move(dx + dy),
+    "#sentence, #asking": () => move(dx, dy),
+    ".links": () => move(0, dx + dy),
     ".matrix": () => choose({ key: state.key + dx, query: state.query + dy }),
     "#tabs": () => { choose({ view: next(views, state.view, dx + dy) }); at(`tab-${state.view}`).focus(); },
   };

@@ -1,7 +1,7 @@
 import { colour, fill, make, set, sized, write } from "./dom.js";
 import { ceil, floor, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { choose, keys, queries, shown, state } from "./state.js";
+import { keys, leave, peek, pick, queries, shown, state } from "./state.js";
 import { say } from "./words.js";
 
 /** Pixels from one word to the next. */
@@ -67,11 +67,15 @@ function paint() {
   set(canvas, { "aria-label": say("links.says") });
 }
 
-/** Choose the word under the pointer. @param {MouseEvent} event */
-function pick(event) {
+/** Choose the word under the pointer. @param {MouseEvent} event @param {(next: Partial<typeof state>) => void} act */
+function point(event, act) {
   const { left, top, width } = canvas.getBoundingClientRect();
   const index = floor((event.clientY - top + box.scrollTop - 8) / PITCH);
   const out = event.clientX - left < width / 2;
-  if (index >= 0 && index < (out ? queries() : keys()).length) choose(out ? { out, query: index } : { out, key: index });
+  if (index >= 0 && index < (out ? queries() : keys()).length) act(out ? { out, query: index } : { out, key: index });
 }
-set(canvas, { onpointermove: pick });
+set(canvas, {
+  onpointermove: (/** @type {PointerEvent} */ event) => event.pointerType === "mouse" && point(event, peek),
+  onpointerleave: leave,
+  onclick: (/** @type {PointerEvent} */ event) => point(event, pick),
+});

@@ -3,7 +3,7 @@ import { derive } from "./derivation.js";
 import { layDifference, showDifference } from "./difference.js";
 import { at, button, fill, lead, make, set, toggles } from "./dom.js";
 import { turned, showEffects } from "./effects.js";
-import { drawGrid, label, lay } from "./grid.js";
+import { drawGrid, label, lay, smallMap } from "./grid.js";
 import { help, pressed } from "./keyboard.js";
 import { showLinks } from "./links.js";
 import { follows, show } from "./matrix.js";
@@ -13,12 +13,16 @@ import { showRows } from "./rows.js";
 import { searchPanel } from "./search.js";
 import { away, listen, shadeWords, writeWords } from "./sentence.js";
 import { SCALES, themed } from "./shades.js";
-import { any, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
+import { any, bare, choose, follow, head, onChange, queries, run, shown, state } from "./state.js";
 import { weightsOf } from "./weights.js";
 import { headName, labelName, named, say } from "./words.js";
 
-const VIEWS = ["matrix", "links", "derivation", "search",
-  ...(meta.pairs ? ["difference"] : []), ...(run().k || meta.partial ? [] : ["rollout"]), ...(meta.effects.length ? ["effects"] : [])];
+const linked = meta.runs.some(({ heads }) => heads.some(({ k }) => k.length));
+const mapped = !bare || run().tile[0] > 1 || !(linked || meta.effects.length);
+const VIEWS = Object.entries({
+  matrix: mapped, links: !bare, derivation: !bare, search: !bare || linked, difference: meta.pairs,
+  rollout: !(bare || run().k || meta.partial), effects: meta.effects.length,
+}).flatMap(([view, there]) => (there ? [view] : []));
 
 /** A choice among names. @param {string} name @param {string[]} values @param {string} now @param {(value: string) => void} act @param {string} kind */
 const select = (name, values, now, act, kind) =>
@@ -30,7 +34,9 @@ function frame() {
   document.documentElement.lang = state.lang;
   fill("tabs", ...VIEWS.map((view, place) =>
     button(() => choose({ view }), { role: "tab", id: `tab-${view}`, "aria-controls": "view", title: `${say(`view.${view}`)} (${place + 1})` }, say(`view.${view}`))));
-  fill("order", select("sort", ["layer", ...run().metrics], state.sort, (sort) => choose({ sort }), "metric"));
+  const metrics = run().metrics.filter((_, at) => run().heads.some(({ m }) => m[at] !== null));
+  at("order").hidden = !metrics.length;
+  fill("order", select("sort", ["layer", ...metrics], state.sort, (sort) => choose({ sort }), "metric"));
   fill("scale", select("scale", SCALES, state.scale, (scale) => choose({ scale }), "scale"));
   fill("sides", toggles(meta.runs.length > 1 ? meta.runs.map(({ name }) => name) : [], state.run, (run) => choose({ run })));
   fill("heads-title", say(run().heads.length === 1 ? "heads.one" : "heads.title", run().heads.length));
@@ -40,7 +46,8 @@ function frame() {
     const [key, does] = line.split("\t");
     return [make("dt", ...key.split(" ").map((one) => make("kbd", one))), make("dd", does)];
   }));
-  for (const id of ["turn", "pin", "help-open", "language"]) fill(id, say(id));
+  for (const id of ["turn", "pin", "help-open", "help-close", "language"]) fill(id, say(id));
+  for (const id of ["turn", "scale"]) at(id).hidden = bare;
   for (const id of ["sentence", "grid", "rows", "tabs"]) set(at(id), { "aria-label": say(`${id}.label`) });
 }
 
@@ -60,7 +67,7 @@ async function refresh(changed) {
   if (!one) return;
   fill("chosen", headName(one));
   fill("labels", ...one.t.map((name) => make("span.label", labelName(name))));
-  fill("exact", one.r === "none" ? "" : say(`kept.${one.r}`, one.e < 1e-6 ? "0" : one.e.toExponential(0)));
+  fill("exact", one.r === "none" || one.r === "absent" ? "" : say(`kept.${one.r}`, one.e < 1e-6 ? "0" : one.e.toExponential(0)));
   const weights = await weightsOf(side, place);
   if (place !== state.head || side !== state.run || view !== state.view) return;
   // what measures the page comes before what changes much of it
@@ -68,7 +75,10 @@ async function refresh(changed) {
   showRows(weights);
   const moved = any(changed, "head run scale view theme lang");
   if (view !== "rollout") shadeWords(weights && shown(weights));
-  if (!weights && ["matrix", "links"].includes(view)) fill("view", lead(say("kept.none")));
+  if (!weights && ["matrix", "links"].includes(view)) {
+    const more = one.r === "none" && meta.option ? ` ${say("kept.more", meta.option)}` : "";
+    fill("view", smallMap() ?? "", lead(say(`kept.${one.r}`) + more));
+  }
   else if (view === "matrix" && weights) await (moved ? show(weights) : follows());
   else if (view === "derivation") await derive();
   else if (view === "search" && any(changed, "view run lang")) searchPanel();
@@ -90,21 +100,27 @@ onChange((changed) => {
   void refresh(changed);
 });
 
+/** Scripts that write no blanks between words: there each token may be one. */
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}\p{Script=Yi}]/u;
+
 /** Whether a link leaves its word: pieces of one word hold together in many heads. @param {import("./types.js").Link} link */
 const apart = ([query, key]) =>
-  run().k !== null || queries().slice(min(query, key) + 1, max(query, key) + 1).some((word) => !word[1]);
+  run().k !== null || queries().slice(min(query, key) + 1, max(query, key) + 1).some(([text, joined]) => !joined || UNSPACED.test(text));
 
-/** Look at the strongest of some links. @param {(link: import("./types.js").Link, place: number) => boolean} fits */
+/** Look at the strongest of some links, if there is one. @param {(link: import("./types.js").Link, place: number) => boolean} fits */
 function lookAt(fits) {
   const links = run().heads.flatMap(({ k }, place) => k.filter((link) => fits(link, place)).map((link) => ({ place, link })));
   const [best] = links.sort((a, b) => b.link[2] - a.link[2]);
   if (best) Object.assign(state, { head: best.place, query: best.link[0], key: best.link[1] });
+  return Boolean(best);
 }
 
 /** Begin where the page was asked to: at a pair, a head, a view. */
 function begin() {
-  const { query, from, to, view, sort } = meta.start;
-  lookAt(apart);
+  const { head: first, query, key, from, to, view, sort } = meta.start;
+  state.view = VIEWS[0];
+  const word = max(0, queries().findIndex(([, , special]) => !special));
+  if (!lookAt(apart) && !lookAt(() => true)) Object.assign(state, { query: word, key: run().k ? 0 : word });
   if (query) {
     state.query = Number(query);
     lookAt((link) => link[0] === state.query);
@@ -112,6 +128,10 @@ function begin() {
   if (from) {
     Object.assign(state, { query: max(0, named(from, queries())), key: max(0, named(to, run().k ?? queries())) });
     lookAt((link) => link[0] === state.query && link[1] === state.key);
+  }
+  if (first) {
+    const place = run().heads.findIndex(({ l, h }) => `${l}.${h}` === first);
+    if (place >= 0) Object.assign(state, { head: place, query: Number(query), key: Number(key) });
   }
   if (view === "effects") {
     const { place } = turned()[0];
@@ -141,6 +161,9 @@ listen();
 void drawGrid();
 void refresh(new Set(["view"]));
 set(at("help-open"), { onclick: () => help() });
+set(at("help-close"), { onclick: () => help(false) });
+// what is pressed beside the list of keys is its ground
+set(at("help"), { onclick: (/** @type {Event} */ event) => event.target === at("help") && help(false) });
 set(at("language"), { onclick: () => choose({ lang: state.lang === "en" ? "zh" : "en" }) });
 document.addEventListener("keydown", (event) => pressed(event, VIEWS));
 set(/** @type {any} */ (window), { onhashchange: (/** @type {HashChangeEvent} */ told) => follow(new URL(told.newURL).hash, VIEWS, SCALES), onresize: redraw });

@@ -2,7 +2,7 @@ import { drawn, framed, prepared } from "./axes.js";
 import { button, fill, make, set } from "./dom.js";
 import { ceil, clamp, floor, max, min } from "./numbers.js";
 import { inkOn, legend, most, picture, place } from "./shades.js";
-import { choose, head, keys, queries, state } from "./state.js";
+import { head, keys, leave, peek, pick, queries, state } from "./state.js";
 import { headName, say, told } from "./words.js";
 
 /** Pixels of a cell from which its number is written. */
@@ -21,8 +21,8 @@ let image = { map: make("canvas"), x: 0, y: 0, wide: 0, tall: 0 };
 let high = 1;
 /** @type {import("./axes.js").Frame} */
 let frame = { left: 0, top: 0, cell: 1, turn: 0, ...seen };
-/** Whether the chosen cell stays while the pointer moves. */
-let frozen = false;
+/** Whether the pointer moved the picture since it was pressed: its release is no click then. */
+let dragged = false;
 /** @type {ReturnType<typeof setTimeout>|undefined} */
 let waiting;
 
@@ -142,20 +142,23 @@ function pan(x, y, wide = seen.wide, tall = seen.tall) {
   paint();
 }
 
-/** Choose the cell under the pointer. @param {MouseEvent} event */
-function point(event) {
+/** Choose the cell under the pointer. @param {MouseEvent} event @param {(next: {query: number, key: number}) => void} act */
+function point(event, act) {
   const { x, y, inside } = under(event);
-  if (inside) choose({ query: floor(y), key: floor(x) });
-  return inside;
+  if (inside) act({ query: floor(y), key: floor(x) });
 }
 
 set(plot, {
   onpointermove: (/** @type {PointerEvent} */ event) => {
-    if (event.buttons & 1) pan(seen.x - event.movementX / frame.cell, seen.y - event.movementY / frame.cell);
-    else if (!frozen) point(event);
+    if (event.buttons & 1) {
+      dragged ||= Boolean(event.movementX || event.movementY);
+      pan(seen.x - event.movementX / frame.cell, seen.y - event.movementY / frame.cell);
+    } else point(event, peek);
   },
+  onpointerdown: () => (dragged = false),
   onpointerup: () => void again(),
-  onclick: (/** @type {MouseEvent} */ event) => (frozen = point(event) && !frozen),
+  onpointerleave: leave,
+  onclick: (/** @type {MouseEvent} */ event) => !dragged && point(event, pick),
   ondblclick: (/** @type {MouseEvent} */ event) => zoom(2, under(event).x, under(event).y),
 });
 plot.addEventListener("wheel", (event) => {

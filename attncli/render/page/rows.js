@@ -1,7 +1,7 @@
 import { fill, make, ranking } from "./dom.js";
 import { largest } from "./numbers.js";
 import { choose, head, keys, queries, state } from "./state.js";
-import { headName, nameOf, say, told } from "./words.js";
+import { headName, linkName, nameOf, say, told } from "./words.js";
 
 const SHOWN = 8;
 
@@ -16,9 +16,10 @@ const strongest = (title, weights, words, axis, kind) =>
 export function showRows(weights) {
   const [asking, words] = [queries(), keys()];
   const [query, key] = [asking[state.query][0], words[state.key][0]];
+  if (!weights && !head().k.length) return fill("rows");
   if (!weights)
     return fill("rows", make("section", make("h3", say("rows.label")), ranking(head().k.map(([query, key, weight]) =>
-      ({ name: `${asking[query][0]} → ${words[key][0]}`, share: weight, number: told(weight), act: () => choose({ query, key }) })))));
+      ({ name: linkName(asking[query], words[key]), share: weight, number: told(weight), act: () => choose({ query, key }) })))));
   const row = weights.row(state.query);
   fill("rows",
     strongest(say("looks", nameOf(state.query, asking)), row, words, "key", ""),

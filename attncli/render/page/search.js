@@ -1,4 +1,3 @@
-import { meta } from "./data.js";
 import { fill, lead, make, ranking } from "./dom.js";
 import { lay } from "./grid.js";
 import { choose, keys, queries, run, state } from "./state.js";
@@ -10,6 +9,9 @@ const field = (/** @type {string} */ id) => make("input", { id, list: `${id}-wor
 const [from, to] = [field("from"), field("to")];
 const list = make("div");
 const answer = make("p.note", { "aria-live": "polite" });
+
+/** Whether the page holds no weights of a head. @param {import("./types.js").HeadMeta} head */
+const without = ({ r }) => r === "absent" || r === "none";
 
 /** How much each head sends from one word to another; −1 where that is hidden or unknown. @param {number} query @param {number} key */
 const search = (query, key) =>
@@ -30,15 +32,17 @@ async function find() {
   const started = state.run;
   const found = await search(query, key);
   if (started !== state.run || state.view !== "search") return;
-  lay(found.map(({ weight }) => (weight < 0 ? 0 : weight)));
+  lay(found.map(({ weight, one }) => (weight >= 0 ? weight : without(one) ? null : 0)));
   const ranked = found.filter(({ weight }) => weight >= 0).sort((a, b) => b.weight - a.weight || a.place - b.place);
   list.replaceChildren(ranking(ranked.slice(0, SHOWN).map(({ place, one, weight, rank }) => ({
     name: headName(one), share: weight, number: told(weight), rank: rank ? say("search.rank", rank) : "",
     act: () => choose({ head: place, query, key, out: true }),
   }))));
-  answer.textContent = ranked.length
+  const unknown = found.filter(({ weight, one }) => weight < 0 && without(one)).length;
+  const says = ranked.length
     ? say("search.says", queries()[query][0], keys()[key][0], headName(ranked[0].one), told(ranked[0].weight))
-    : say("search.hidden");
+    : unknown < found.length ? say("search.hidden") : "";
+  answer.textContent = [says, unknown ? say("search.unheld", unknown, found.length) : ""].filter(Boolean).join(" ");
 }
 
 /** The search, with the chosen pair in it. */
@@ -49,7 +53,7 @@ export function searchPanel() {
     make("label", say("search.from"), from), make("span.to", { "aria-hidden": true }, "→"), make("label", say("search.to"), to),
     options("from-words", queries()), options("to-words", keys()));
   fill("view", lead(say("search.lead")), form, answer, list);
-  from.value ||= meta.start.from ?? nameOf(state.query, queries());
-  to.value ||= meta.start.to ?? nameOf(state.key, keys());
+  from.value ||= nameOf(state.query, queries());
+  to.value ||= nameOf(state.key, keys());
   void find();
 }

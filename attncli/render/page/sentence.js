@@ -1,8 +1,9 @@
-import { at, fill, make, set } from "./dom.js";
+import { meta } from "./data.js";
+import { at, direction, fill, make, set } from "./dom.js";
 import { clamp, max, min } from "./numbers.js";
 import { most, place } from "./shades.js";
-import { choose, keys, queries, run, state } from "./state.js";
-import { nameOf, say } from "./words.js";
+import { choose, hold, keys, known, leave, peek, pick, queries, run, state } from "./state.js";
+import { nameOf, say, told } from "./words.js";
 
 /** Words written at a time: of a longer text those around the chosen one. */
 const WRITTEN = 1500;
@@ -10,17 +11,14 @@ const WRITTEN = 1500;
 /** The words that are shaded, and the first of them. @type {{first: number, spans: HTMLElement[]}} */
 let written = { first: 0, spans: [] };
 
-/** Whether the chosen word stays while the pointer moves: a click holds it, another lets it go. */
-let frozen = false;
-
 /** The word that is chosen, among those that look or those that are looked at. */
 const chosen = () => (state.out ? state.query : state.key);
 /** The words that the pointer chooses from, and those that are shaded. */
 const chooses = () => (state.out ? queries() : keys());
 const shaded = () => (state.out ? keys() : queries());
 
-/** Choose a word. @param {number} at @param {boolean} asks */
-const choice = (at, asks) => choose(asks ? { query: at } : { key: at });
+/** A word as a choice. @param {number} at @param {boolean} asks */
+const choice = (at, asks) => (asks ? { query: at } : { key: at });
 
 /**
  * Write words into a line, with the spaces that the text has between them; of many those around `middle`.
@@ -32,6 +30,7 @@ function line(id, words, middle, prefix) {
     make("span", { class: `w${special ? " special" : ""}${joined ? " joined" : ""}`, id: `${prefix}${first + step}`, role: "option", "data-at": first + step }, text));
   const spaced = spans.flatMap((span, step) => (step && !words[first + step][1] ? [" ", span] : [span]));
   fill(id, first ? "… " : "", ...spaced, first + WRITTEN < words.length ? " …" : "");
+  set(at(id), { dir: direction(words) });
   return { first, spans };
 }
 
@@ -45,36 +44,41 @@ export function writeWords() {
 /** Whether a chosen word of a long text is none of those that are written. */
 export const away = () => !at(`w${state.out ? state.key : state.query}`) || (run().k !== null && !at(`u${chosen()}`));
 
-/** Shade the words by a row or a column of weights. @param {Float32Array|null} weights */
+/** Shade the words by a row or a column of weights; null where they are not known, and what is known of the head's links
+ * takes their place. @param {Float32Array|null} weights */
 export function shadeWords(weights) {
   const two = run().k !== null;
   const rest = state.scale === "rest" && state.out;
-  const high = most(weights ?? [], 1e9, rest);
+  const link = weights ? null : known();
+  const [to, weight_] = link ? [link[state.out ? 1 : 0], link[2]] : [-1, 0];
+  const high = most(weights ?? [weight_], 1e9, rest);
   written.spans.forEach((span, step) => {
     const here = written.first + step;
-    const weight = weights ? weights[here] : 0;
+    const weight = weights ? weights[here] : here === to ? weight_ : 0;
     const share = rest && here === 0 ? 0 : place(weight, state.scale, high);
     span.style.setProperty("--a", (share * 0.88).toFixed(2));
     span.classList.toggle("hidden", weight < 0);
   });
   document.querySelectorAll(".w.chosen").forEach((span) => set(span, { "aria-selected": false }).classList.remove("chosen"));
-  const own = at(`${two ? "u" : "w"}${chosen()}`);
+  const own = weights || link || meta.start.query ? at(`${two ? "u" : "w"}${chosen()}`) : null;
   if (own) set(own, { "aria-selected": true }).classList.add("chosen");
   at("sentence").classList.toggle("in", !state.out);
   set(at(two ? "asking" : "sentence"), { "aria-activedescendant": own?.id ?? "" });
-  fill("direction", say(state.out ? "looks" : "looked", nameOf(chosen(), chooses())));
+  if (weights) fill("direction", say(state.out ? "looks" : "looked", nameOf(chosen(), chooses())));
+  else fill("direction", link ? say("pair", nameOf(link[0], queries()), nameOf(link[1], keys()), told(link[2])) : "");
 }
 
-/** Choose the word under the pointer. @param {Event} event */
-function point(event) {
+/** The word under the pointer as a choice; null where there is none. @param {Event} event */
+function under(event) {
   const span = /** @type {HTMLElement|null} */ (/** @type {Element} */ (event.target).closest(".w"));
-  if (!span) return;
+  if (!span) return null;
   const own = span.id.startsWith("u") || !run().k;
-  if (own || event.type === "click") choice(Number(span.dataset.at), own === state.out);
+  return own || event.type === "click" ? choice(Number(span.dataset.at), own === state.out) : null;
 }
 
-/** Move the chosen word. @param {number} by */
-export const move = (by) => choice(clamp(chosen() + by, chooses().length - 1), state.out);
+/** Move the chosen word. @param {number} right steps to the right @param {number} down steps down */
+export const move = (right, down) =>
+  choose(choice(clamp(chosen() + down + (direction(chooses()) === "rtl" ? -right : right), chooses().length - 1), state.out));
 
 /** Show the other direction of the chosen word. */
 export const turn = () => choose(run().k ? { out: !state.out } : { out: !state.out, query: state.key, key: state.query });
@@ -84,13 +88,15 @@ export function listen() {
   for (const id of ["sentence", "asking"])
     set(at(id), {
       onpointerover: (/** @type {PointerEvent} */ event) => {
-        if (event.pointerType === "mouse" && !frozen) point(event);
+        const next = event.pointerType === "mouse" && under(event);
+        if (next) peek(next);
       },
+      onpointerleave: leave,
       onclick: (/** @type {Event} */ event) => {
-        frozen = !frozen;
-        at("pin").hidden = !frozen;
-        point(event);
+        const next = under(event);
+        if (next) pick(next);
       },
     });
   set(at("turn"), { onclick: turn });
+  set(at("pin"), { onclick: () => hold(false) });
 }

@@ -80,6 +80,9 @@ function level(colours, share) {
 /** The colour at a place from 0 to 1, RGBA. @param {number} share */
 export const shade = (share) => level(ramps.one, share);
 
+/** The colour of a signed number from −1 to 1, RGBA. @param {number} share */
+export const signedShade = (share) => level(ramps.two, 0.5 + share / 2);
+
 /** The ink that reads on a colour. @param {number} share */
 export function inkOn(share) {
   const [r, g, b] = shade(share);

@@ -1,4 +1,5 @@
 import { meta } from "./data.js";
+import { at } from "./dom.js";
 import { clamp } from "./numbers.js";
 
 /** What is chosen. run, head: which; query, key: the chosen pair; out: whether the sentence shows where the query looks. */
@@ -20,6 +21,11 @@ export function keys() {
 }
 /** The row or the column of weights that the sentence shows. @param {import("./types.js").Weights} weights */
 export const shown = (weights) => (state.out ? weights.row(state.query) : weights.column(state.key));
+/** Whether the page was made from what holds weights of no head, only links or effects. */
+export const bare = meta.runs.every(({ heads }) => heads.every(({ r }) => r === "absent"));
+
+/** Of a head without weights: the strongest of the links that are known of the chosen word. */
+export const known = () => head().k.find(([query, key]) => (state.out ? query === state.query : key === state.key)) ?? null;
 
 /** Whether one of these, set apart by spaces, was changed. @param {Set<string>} changed @param {string} names */
 export const any = (changed, names) => names.split(" ").some((name) => changed.has(name));
@@ -29,8 +35,48 @@ const listeners = [];
 /** Be told what was changed. @param {(changed: Set<string>) => void} listener */
 export const onChange = (listener) => void listeners.push(listener);
 
+/** The choice to which the pointer's leaving returns; null where it only rests on what is chosen.
+ * @type {Partial<typeof state>|null} */
+let settled = null;
+/** Whether a click holds the choice, whatever the pointer comes over. */
+let held = false;
+
+/** Hold the choice, or let it go. @param {boolean} now */
+export function hold(now) {
+  held = now;
+  at("pin").hidden = !now;
+}
+
+/** Show what the pointer is over, until it leaves. @param {Partial<typeof state>} next */
+export function peek(next) {
+  if (held) return;
+  settled ??= { query: state.query, key: state.key, out: state.out };
+  change(next);
+}
+
+/** The pointer has left: what was chosen before is shown again. */
+export function leave() {
+  const back = settled;
+  settled = null;
+  if (back) change(back);
+}
+
+/** Choose by a click, and hold it; a click on what is held lets it go. @param {Partial<typeof state>} next */
+export function pick(next) {
+  hold(!held || Object.entries(next).some(([name, value]) => state[/** @type {"run"} */ (name)] !== value));
+  choose(next);
+}
+
 /** Choose, tell everybody, and keep it in the address. @param {Partial<typeof state>} next */
 export function choose(next) {
+  settled = null;
+  change(next);
+  clearTimeout(waiting);
+  waiting = setTimeout(keep, 200);
+}
+
+/** @param {Partial<typeof state>} next */
+function change(next) {
   const changed = new Set(Object.entries(next).flatMap(([name, value]) => (state[/** @type {"run"} */ (name)] === value ? [] : [name])));
   if (!changed.size) return;
   Object.assign(state, next);
@@ -38,8 +84,6 @@ export function choose(next) {
   state.query = clamp(state.query, queries().length - 1);
   state.key = clamp(state.key, keys().length - 1);
   for (const listener of listeners) listener(changed);
-  clearTimeout(waiting);
-  waiting = setTimeout(keep, 200);
 }
 
 /** Browsers allow few changes of the address in a time: it follows when the pointer rests. @type {ReturnType<typeof setTimeout>|undefined} */
@@ -55,8 +99,9 @@ function keep() {
 
 /** What is chosen, as the part of an address after #. */
 function address() {
-  const at = head();
-  const parts = { h: at ? `${at.l}.${at.h}` : "", q: state.query, k: state.key, v: state.view, s: state.scale, o: Number(state.out), r: state.run, m: state.sort };
+  const chosen = head();
+  const { query, key, out } = { ...state, ...settled };
+  const parts = { h: chosen ? `${chosen.l}.${chosen.h}` : "", q: query, k: key, v: state.view, s: state.scale, o: Number(out), r: state.run, m: state.sort };
   return `#${Object.entries(parts).map((part) => part.join("=")).join("&")}`;
 }
 
@@ -67,11 +112,11 @@ export function follow(hash, views, scales) {
   const number = (/** @type {string} */ name, /** @type {number} */ below, /** @type {number} */ now) =>
     /^\d{1,7}$/.test(text(name)) && Number(text(name)) < below ? Number(text(name)) : now;
   const one = (/** @type {string} */ name, /** @type {string[]} */ known, /** @type {string} */ now) => (known.includes(text(name)) ? text(name) : now);
-  const at = number("r", meta.runs.length, state.run);
-  const there = meta.runs[at];
+  const which = number("r", meta.runs.length, state.run);
+  const there = meta.runs[which];
   const head = there.heads.findIndex(({ l, h }) => `${l}.${h}` === text("h"));
   choose({
-    run: at, head: head < 0 ? state.head : head,
+    run: which, head: head < 0 ? state.head : head,
     query: number("q", there.q.length, state.query), key: number("k", (there.k ?? there.q).length, state.key),
     view: one("v", views, state.view), scale: one("s", scales, state.scale), sort: one("m", ["layer", ...there.metrics], state.sort),
     out: text("o") ? text("o") !== "0" : state.out,

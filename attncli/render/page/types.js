@@ -5,12 +5,12 @@
  * @typedef {[query: number, key: number, weight: number]} Link
  * @typedef {{l: number, h: number, m: (number|null)[], t: string[], k: Link[], r: string, b?: string,
  *   p?: [string, string, number], d?: number, s: number, c: number|null, x: number, a?: number, n: number, e: number}} HeadMeta
- * r: how the weights are kept: products, exact, roots or none; b: where; p: where its queries and keys are, and whether as float32
+ * r: how the weights are kept: products, exact or roots; none where they did not fit, absent where they were not known; b: where; p: where its queries and keys are, and whether as float32
  * @typedef {{name: string, q: Word[], k: Word[]|null, line: string, heads: HeadMeta[], tile: [number, number],
  *   metrics: string[], notes: string[]}} RunMeta
  * @typedef {{l: number, h: number, v: number|null, r: number|null, w: number|null}} Effect
  * @typedef {{measure: string, by: string, at: string, kind: string, heads: Effect[]}} Effects
- * @typedef {{title: string, lang: string, partial: boolean, words: Record<string, Record<string, string>>, runs: RunMeta[],
+ * @typedef {{title: string, lang: string, partial: boolean, option: string, words: Record<string, Record<string, string>>, runs: RunMeta[],
  *   pairs: [number[], number[]]|null, effects: Effects[], start: Record<string, string>}} Meta
  * @typedef {{q: Float32Array, k: Float32Array, d: number, n: number, m: number, lse: Float32Array, bias: Float32Array|null,
  *   scale: number, cap: number|null, bits: Uint8Array|null}} Parts

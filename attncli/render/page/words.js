@@ -1,10 +1,11 @@
 import { meta } from "./data.js";
+import { apartFrom } from "./dom.js";
 import { abs } from "./numbers.js";
 import { state } from "./state.js";
 
 /** A phrase in the reader's language, its places {0}, {1} … filled. @param {string} name @param {...(string|number)} values */
 export const say = (name, ...values) =>
-  (meta.words[state.lang][name] ?? name).replace(/\{(\d)\}/g, (_, at) => String(values[Number(at)]));
+  (meta.words[state.lang][name] ?? name).replace(/\{(\d)\}/g, (_, at) => apartFrom(String(values[Number(at)])));
 
 /** The name of a label; behind it may stand an offset. @param {string} name */
 export const labelName = (name) => {
@@ -37,6 +38,9 @@ export function named(reference, words) {
   const found = words.flatMap((word, at) => (word[0].toLowerCase() === (text ?? "").toLowerCase() ? [at] : []));
   return found[Number(nth ?? 1) - 1] ?? -1;
 }
+
+/** A link by its two words. @param {import("./types.js").Word} query @param {import("./types.js").Word} key */
+export const linkName = ([query], [key]) => `${apartFrom(query)} → ${apartFrom(key)}`;
 
 /** How a word is named so that it is found again. @param {number} at @param {import("./types.js").Word[]} words */
 export function nameOf(at, words) {

@@ -52,7 +52,7 @@ worker-src blob:; base-uri 'none'; form-action 'none'">
 </section>
 </main>
 <footer><ul id="notes"></ul><span>attn {version}</span></footer>
-<dialog id="help"><dl id="keys"></dl></dialog>
+<dialog id="help"><button type="button" id="help-close"></button><dl id="keys"></dl></dialog>
 """
 
 
@@ -71,7 +71,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
         shape = small[0].shape if small else (1, 1)
         runs.append(_told(run) | {"heads": heads, "tile": list(shape)})
     meta = {
-        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
+        "title": safe(page.title), "lang": page.lang, "partial": page.partial, "option": page.option, "words": BOTH, "runs": runs, "pairs": page.pairs and [list(one) for one in page.pairs],
         "effects": [_effects(effects) for effects in page.effects], "start": {name: safe(value) for name, value in page.start.items()},
     }  # fmt: skip
     first = page.runs[0]

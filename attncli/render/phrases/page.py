@@ -7,9 +7,10 @@ BOTH: dict[str, dict[str, str]] = {
         **head_labels.FOR_PAGES["en"],
         "language": "中文",
         "help-open": "keys ?",
+        "help-close": "close ✕",
         "help.keys": (
             "← → ↑ ↓\tmove: heads, words, cells\n[ ]\tlayer before, after\n, .\thead before, after\n1 … 9\tviews\n"
-            "+ - 0\tnearer, further, all\ns\tnext colour scale\nr\tturn the direction\n/\tsearch\nd\tdifference\ne\teffects\na\tother run\nEsc\tclose"
+            "+ - 0\tnearer, further, all\ns\tnext colour scale\nr\tturn the direction\nclick\tchoose a word or a cell and hold it; again: let go\n/\tsearch\nd\tdifference\ne\teffects\na\tother run\nEsc\tclose"
         ),
         "head.name": "layer {0} head {1}",
         "heads.title": "{0} heads",
@@ -50,7 +51,9 @@ BOTH: dict[str, dict[str, str]] = {
         "kept.exact": "weights as computed",
         "kept.roots": "weights within {0}",
         "kept.products": "made from q and k, within {0}",
-        "kept.none": "Of this head the page holds its small map, its metrics and its strongest links; a larger --html-budget holds more.",
+        "kept.none": "Of this head the page holds its small map, its metrics and its strongest links.",
+        "kept.more": "A larger {0} holds more.",
+        "kept.absent": "What this page was made from holds no weights of this head.",
         "rows.label": "strongest links",
         "sentence.label": "the text; left and right choose a word",
         "grid.label": "heads; arrow keys choose one",
@@ -77,6 +80,7 @@ BOTH: dict[str, dict[str, str]] = {
         "search.unknown": "There is no word {0} here.",
         "search.says": "{0} looks at {1} most in {2}: {3}.",
         "search.hidden": "No head sees this pair.",
+        "search.unheld": "Of {0} of {1} heads the page holds no weight of this pair.",
         "difference.none": "This head's weights are not kept on both sides.",
         "rollout.lead": "How much of each word reaches {0} through all layers",
         "rollout.even": "even: {0}",
@@ -86,7 +90,7 @@ BOTH: dict[str, dict[str, str]] = {
         "effects.random": "random: {0}",
         "effects.weight": "weight {0}",
         "ablate.note": "Heads are taken away one at a time: these numbers do not add up.",
-        "patch.lead": "What one head of the clean text brings back: {1} at {2}",
+        "patch.lead": 'What one head of the clean text brings back in "{0}": {1} at {2}',
         "patch.note": "One head at a time: these numbers do not add up.",
         "logits.lead": "What each head adds to the logit of {0} after {2}",
         "logits.note": "With the embedding, the feed-forward parts and the biases they sum to the model's logit.",
@@ -95,8 +99,9 @@ BOTH: dict[str, dict[str, str]] = {
         **head_labels.FOR_PAGES["zh"],
         "language": "English",
         "help-open": "按键 ?",
+        "help-close": "关闭 ✕",
         "help.keys": (
-            "← → ↑ ↓\t移动：头、词、格\n[ ]\t上一层、下一层\n, .\t上一头、下一头\n1 … 9\t视图\n+ - 0\t放大、缩小、全部\ns\t下一种色阶\nr\t换方向\n"
+            "← → ↑ ↓\t移动：头、词、格\n[ ]\t上一层、下一层\n, .\t上一头、下一头\n1 … 9\t视图\n+ - 0\t放大、缩小、全部\ns\t下一种色阶\nr\t换方向\n点击\t选定并固定一个词或格；再点：放开\n"
             "/\t搜索\nd\t差异\ne\t效应\na\t另一次运行\nEsc\t关闭"
         ),
         "head.name": "第 {0} 层第 {1} 头",
@@ -138,7 +143,9 @@ BOTH: dict[str, dict[str, str]] = {
         "kept.exact": "权重与计算所得相同",
         "kept.roots": "权重误差不超过 {0}",
         "kept.products": "由 q 与 k 重算，误差不超过 {0}",
-        "kept.none": "此头只保存了小图、指标和最强连接；加大 --html-budget 可保存更多。",
+        "kept.none": "此头只保存了小图、指标和最强连接。",
+        "kept.more": "加大 {0} 可保存更多。",
+        "kept.absent": "本页所依据的内容没有此头的权重。",
         "rows.label": "最强连接",
         "sentence.label": "文本；左右键选词",
         "grid.label": "头；方向键选择",
@@ -165,6 +172,7 @@ BOTH: dict[str, dict[str, str]] = {
         "search.unknown": "这里没有词 {0}。",
         "search.says": "{0} 对 {1} 的关注在{2}最强：{3}。",
         "search.hidden": "没有头看得到这一对。",
+        "search.unheld": "{1} 个头中有 {0} 个，本页没有保存这一对的权重。",
         "difference.none": "此头的权重没有在两边都保存。",
         "rollout.lead": "经过所有层，每个词有多少到达 {0}",
         "rollout.even": "均匀：{0}",
@@ -174,7 +182,7 @@ BOTH: dict[str, dict[str, str]] = {
         "effects.random": "随机：{0}",
         "effects.weight": "权重 {0}",
         "ablate.note": "每次只去掉一个头：这些数不能相加。",
-        "patch.lead": "换入干净文本的一个头能恢复多少：{1}，位置 {2}",
+        "patch.lead": "在“{0}”中换入干净文本的一个头能恢复多少：{1}，位置 {2}",
         "patch.note": "每次只换一个头：这些数不能相加。",
         "logits.lead": "每个头给 {2} 之后 {0} 的 logit 加多少",
         "logits.note": "加上嵌入、前馈部分和偏置，总和就是模型的 logit。",

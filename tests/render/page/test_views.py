@@ -125,7 +125,11 @@ def test_the_cross_hair_moves_over_a_picture_that_is_not_drawn_again(window: Ope
     assert after[0][2] < cell[2]
     assert window.value(picture) == before
     assert "because looks at didn" in window.value("() => document.querySelector('#said').textContent")
+    window.page.mouse.move(0, 0)
+    window.until("() => attn.state.query === 10 && attn.state.key === 2")  # what was chosen is there again
+    window.page.mouse.click(box[0] + 5 + 35, box[1] + 5 - 35)
     window.until("() => location.hash.includes('q=9&k=3')")
+    window.page.keyboard.press("Escape")
     window.page.mouse.move(0, 0)
 
 
@@ -276,7 +280,7 @@ def test_tokens_are_only_text(chromium: Any, tmp_path: Path) -> None:
 def test_what_does_not_fit_the_budget_is_told(chromium: Any, tmp_path: Path) -> None:
     model = attncli.load("minilm")
     record = run_record(model, TEXT, model.encode(TEXT))
-    file = written(tmp_path, Page(TEXT, [record], budget=120_000))
+    file = written(tmp_path, Page(TEXT, [record], budget=120_000, option="--html-budget"))
     assert file.stat().st_size < 120_000 + 150_000
     window = opened(chromium, file)
     kept = [head["r"] for head in window.value("attn.meta.runs[0].heads")]

@@ -1,0 +1,130 @@
+"""The page of a document: its heads, what it says of their effects, and where the page begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import UNSET
+
+from attncli.analysis.documents.ablate import AblateDocument, reading_of
+from attncli.analysis.documents.compare import CompareDocument
+from attncli.analysis.documents.declaration import Document
+from attncli.analysis.documents.effects import readings_of
+from attncli.analysis.documents.find import FindDocument
+from attncli.analysis.documents.logits import LogitsDocument
+from attncli.analysis.documents.patch import PatchDocument
+from attncli.analysis.documents.run import RunDocument
+from attncli.analysis.records.run import RunRecord
+from attncli.analysis.records.saved import compared_records, document_record
+from attncli.render.page.contents import BUDGET, Effects, Page
+
+
+def page_of(
+    document: Document, *, record: RunRecord | None = None, lang: str = "en", budget: int = BUDGET, option: str = ""
+) -> Page | None:
+    """The page of what a document holds; None for one that tells of no head alone.
+
+    Args:
+        document: of any kind.
+        record: its heads, where more is known of them than the document says.
+        lang: "en" or "zh".
+        budget: bytes of data at most.
+        option: what raises the budget, as the page names it; "" where nothing does.
+    """
+    if isinstance(document, CompareDocument):
+        same = range(len(document.aligned))
+        return compared_page(document, compared_records(document), (same, same), lang, budget, option, partial=True)
+    effects = effects_of(document)
+    if isinstance(document, AblateDocument | PatchDocument | LogitsDocument) and not effects:
+        return None  # of all heads at once, or of those that look at another text
+    held = document_record(document) if record is None else record
+    if held is None:
+        return None
+    return Page(held.text, [held], None, effects, start_of(document), lang, budget, option=option)
+
+
+def compared_page(
+    document: CompareDocument,
+    records: Sequence[RunRecord],
+    pairs: tuple[Sequence[int], Sequence[int]],
+    lang: str,
+    budget: int,
+    option: str,
+    *,
+    partial: bool = False,
+) -> Page:
+    """The page of a comparison. records: its two sides; pairs: the places of the words that both have, in either.
+
+    partial: whether the records lack the other words.
+    """
+    start = {"view": "difference"}
+    places = [pair[0] for pair in document.aligned]
+    most = next((one for one in document.moved if one.query in places and one.key in places), None)
+    if most is not None:
+        query, key = (str(pairs[0][places.index(at)]) for at in (most.query, most.key))
+        start |= {"head": f"{most.layer}.{most.head}", "query": query, "key": key}
+    return Page(records[0].text, records, pairs, (), start, lang, budget, partial, option)
+
+
+def start_of(document: Document) -> Mapping[str, str]:
+    """Where the page of a document begins: its view, and the words that it is about."""
+    match document:
+        case FindDocument():
+            return {"view": "search", "from": f"#{document.query}", "to": f"#{document.key}"}
+        case AblateDocument():
+            place = document.place
+            return {"view": "effects"} | ({} if isinstance(place, str) else {"query": str(place.token)})
+        case PatchDocument():
+            whole = len(document.query) == len(document.tokens)
+            return {"view": "effects"} | ({} if whole else {"query": str(document.query[-1])})
+        case LogitsDocument():
+            return {"view": "effects", "query": str(document.position)}
+        case RunDocument() if document.queries is not UNSET and len(document.queries) == 1:
+            return {"query": str(document.queries[0])}
+        case _:
+            return {}
+
+
+def effects_of(document: Document) -> list[Effects]:
+    """What a document of effects says of its heads, measure by measure; nothing for another document, nor for one that
+    tells of no head alone, or only of heads that look at another text."""
+    return [found for found in _effects_of(document) if found.heads]
+
+
+def _effects_of(document: Document) -> list[Effects]:
+    match document:
+        case AblateDocument():
+            return _ablated(document)
+        case PatchDocument():
+            rows = [row for row in document.effects if row.attention == "self"]
+            restored = [(row.layer, row.head, row.recovered, None, None) for row in rows]
+            whole = len(document.query) == len(document.tokens)
+            at = "mean" if whole else ", ".join(document.tokens[place].text for place in document.query)
+            return [Effects(document.measure, document.corrupt, at, restored, kind="patch")]
+        case LogitsDocument():
+            heads = [part for part in document.parts if part.attention == "self"]
+            added = [(part.layer or 0, part.head or 0, part.value, None, None) for part in heads]
+            at = document.tokens[document.position].text
+            return [Effects("logit", document.target.text, at, added, kind="logits")]
+        case _:
+            return []
+
+
+def _ablated(document: AblateDocument) -> list[Effects]:
+    place = "mean" if isinstance(document.place, str) else document.tokens[document.place.token].text
+    found = []
+    for measure in document.measures:
+        name = readings_of([measure])[0]
+        heads = [
+            (
+                row.layer,
+                row.head,
+                reading_of(row, name),
+                None if row.random is None else reading_of(row.random, name),
+                row.weight,
+            )
+            for row in document.effects
+            if row.attention == "self"
+        ]
+        found.append(Effects(name, document.by, place, heads))
+    return found

@@ -1,0 +1,164 @@
+"""Pages of saved documents: what a document holds is shown, what it does not hold is not spoken of, and a page of what
+was saved opens where the page of the run itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+from browsing import Opened, opened
+
+import attncli
+from attncli.notebook import bundle
+
+ROOT = Path(__file__).parents[3]
+TEXT = "The animal didn't cross the street because it was too tired"
+OTHER = "The animal didn't cross the street because it was too wide"
+FULL = ("--model", "minilm")
+TILES = """() => [...document.querySelectorAll('#grid .tile')].map((tile) => {
+  const canvas = tile.querySelector('canvas');
+  const [r, g, b] = canvas.getContext('2d').getImageData(0, 0, 1, 1).data;
+  return [tile.getAttribute('aria-label').split(' · ')[0], tile.querySelector('.over').textContent, r + g + b];
+})"""
+VIEWS = "() => [...document.querySelectorAll('#tabs button')].map((one) => one.id)"
+SENTENCE = "() => document.querySelector('#direction').textContent"
+BEGINNING = """() => {
+  const {run, head, view, query, key} = attn.state, {l, h} = attn.meta.runs[run].heads[head];
+  return [l, h, view, document.querySelector('.w.chosen')?.textContent ?? '', query, key];
+}"""
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """One window for all pages."""
+    file = tmp_path_factory.mktemp("first") / "page.html"
+    assert ask("run", "a b", "--html", str(file)).code == 0
+    found = opened(chromium, file)
+    yield found
+    found.page.context.close()
+
+
+def saved_page(folder: Path, *command: str) -> Path:
+    """The page of what a command saved."""
+    document, page = folder / "saved.json", folder / "saved.html"
+    answer = ask(*command, "--json", "-o", str(document))
+    assert answer.code == 0, answer.err
+    answer = ask("view", str(document), "--html", str(page))
+    assert answer.code == 0, answer.err
+    return page
+
+
+EFFECTS = {
+    "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
+    "ablate": ("ablate", TEXT, "--query", "it", "--layer", "3-5", "--baseline", "none", *FULL),
+    "ablate mean": ("ablate", TEXT, "--layer", "3-5", "--baseline", "none", *FULL),
+    "cut": ("ablate", TEXT, "--from", "it", "--to", "animal", "--layer", "3-5", "--baseline", "none", *FULL),
+    "patch": ("patch", TEXT, OTHER, "--layer", "3-5", *FULL),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_heads_without_weights_are_shown_by_what_is_known_of_them(window: Opened, tmp_path: Path, name: str) -> None:
+    window.go(saved_page(tmp_path, *EFFECTS[name]))
+    view = "tab-search" if name == "find" else "tab-effects"
+    window.until("(view) => document.querySelector(`#${view}`).getAttribute('aria-selected') === 'true'", view)
+    window.until("() => [...document.querySelectorAll('#grid .over')].every((one) => one.textContent)")
+    tiles = window.value(TILES)
+    layers = range(6) if name == "find" else range(3, 6)
+    assert [tile[0] for tile in tiles] == [f"layer {layer} head {head}" for layer in layers for head in range(12)]
+    numbers = [abs(float(tile[1])) for tile in tiles]
+    strongest = numbers.index(max(numbers))
+    assert min(range(len(tiles)), key=lambda at: tiles[at][2]) in (strongest, numbers.index(sorted(numbers)[-2]))
+    assert len({tile[2] for tile in tiles}) > 4
+    shown = window.value(VIEWS)
+    assert set(shown) <= {"tab-search", "tab-effects"}
+    assert view in shown
+    assert window.value("() => document.querySelectorAll('#view .found li').length") > 5
+    told = window.value(SENTENCE)
+    assert "[CLS]" not in told
+    expected = {"find": "it looks at animal with 0.647", "cut": "it looks at animal with 0.6", "patch": ""}
+    assert told.startswith(expected.get(name, ""))
+    assert bool(told) == (name not in ("ablate mean", "patch"))
+    page = window.value("() => document.body.innerText")
+    assert "--html-budget" not in page
+    assert "No head sees" not in page
+    window.clean()
+
+
+def test_a_search_for_what_a_document_does_not_hold_says_so(window: Opened, tmp_path: Path) -> None:
+    window.go(saved_page(tmp_path, "find", TEXT, "--from", "it", "--to", "animal", *FULL, "--layer", "5"))
+    window.until("() => document.querySelectorAll('#view .found li').length")
+    window.page.fill("#to", "street")
+    said = window.until(
+        "() => !document.querySelector('#view .found li') && document.querySelector('#view .note').textContent"
+    )
+    assert said == "Of 12 of 12 heads the page holds no weight of this pair."
+    window.clean()
+
+
+COMMANDS = {
+    "run": ("run", TEXT, *FULL),
+    "run chinese": ("run", "她吃苹果，他吃香蕉", *FULL, "--lang", "zh"),
+    "run query": ("run", TEXT, "--query", "it", *FULL),
+    "run words": ("run", TEXT, "--words", *FULL),
+    "run seeded": ("run", "the cat sat on the mat", "--num-heads", "4"),
+    "heads": ("heads", TEXT, *FULL),
+    "find": ("find", TEXT, "--from", "it", "--to", "animal", *FULL),
+    "ablate": ("ablate", TEXT, "--query", "it", "--baseline", "none", *FULL),
+    "compare": ("compare", TEXT, OTHER, *FULL),
+    "cross": ("cross", "the cat sat", "on a mat"),
+    "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_saved_and_direct_pages_open_at_the_same_place(window: Opened, tmp_path: Path, name: str) -> None:
+    direct = tmp_path / "direct.html"
+    assert ask(*COMMANDS[name], "--html", str(direct)).code == 0
+    beginnings = []
+    for file in (direct, saved_page(tmp_path, *COMMANDS[name])):
+        window.go(file)
+        beginnings.append(window.value(BEGINNING))
+        window.clean()
+    if name == "compare":  # one of the pages has the words that only one text has, too
+        beginnings = [entry[:4] for entry in beginnings]
+    assert beginnings[0] == beginnings[1]
+    assert beginnings[0][3] != "[CLS]"
+
+
+def test_a_trace_in_a_notebook_has_its_text(window: Opened, tmp_path: Path) -> None:
+    trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
+    frame = bundle(trace)["text/html"]
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><title>n</title>{frame}", "utf-8")
+    window.page.goto(file.as_uri())
+    inner = window.page.frames[1]
+    for _ in range(600):
+        if inner.evaluate("() => document.querySelectorAll('#grid .tile').length"):
+            break
+        window.page.wait_for_timeout(50)
+    text = inner.evaluate("() => document.querySelector('#sentence').innerText.replace(/\\s+/g, ' ')")
+    assert text == f"[CLS] {TEXT} [SEP]"
+    assert inner.evaluate("() => document.querySelector('.w.chosen').textContent") != "[CLS]"
+
+
+def test_a_notebook_names_no_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.notebook.BUDGET", 2_000)
+    trace = next(attncli.load("minilm").trace(TEXT, layers=[5]))
+    page = bundle(trace)["text/html"]
+    assert "&quot;r&quot;:&quot;none&quot;" in page
+    assert "--html-budget" not in page
+
+
+def test_documents_in_a_notebook_are_the_pages_of_view(tmp_path: Path) -> None:
+    from attncli.analysis.documents.reading import document_of
+
+    for name in ("find", "ablate", "patch"):
+        document = document_of(ask(*EFFECTS[name], "--json").json, name)
+        page = bundle(document)["text/html"]
+        assert f"&quot;start&quot;:{{&quot;view&quot;:&quot;{'search' if name == 'find' else 'effects'}" in page
+    document = document_of(ask("compare", "a b", "a c", "--json").json, "compare")
+    assert "&quot;view&quot;:&quot;difference&quot;" in bundle(document)["text/html"]
