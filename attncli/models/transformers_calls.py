@@ -7,9 +7,11 @@ model made, and hands back what it is answered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from importlib import import_module
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -54,6 +56,10 @@ class Call(Struct, frozen=True):
 Answer = Callable[[Call], Array]
 """What stands for attention: a call to the mixed values [head, query, v_dim]."""
 
+Watch = Callable[[Call, Array, Array | None], None]
+"""What is told of each call that the library answers itself: the call, its mixed values [head, query, v_dim], and its
+weights [head, query, key] where it gives them."""
+
 
 def register() -> None:
     """Make the library know `ENGINE`."""
@@ -78,12 +84,43 @@ def forward(
     width]; None for an encoder or a decoder alone. Raises InputError for a token outside the embedding,
     UnsupportedError for whatever the library raises.
     """
+    return _run(theirs, looked_at, family, tokens, partial(_in_place_of_attention, answer), device, memory)
+
+
+def own_attention(
+    theirs: Any,
+    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    family: str,
+    tokens: Sequence[Token],
+    watch: Watch,
+    device: str,
+    memory: Array | None = None,
+) -> None:
+    """Run one side of a model eagerly with the library's own attention, `watch` looking on. Arguments, errors: as
+    `forward`."""
+    theirs.set_attn_implementation("eager")
+    try:
+        _run(theirs, looked_at, family, tokens, partial(_beside_attention, watch), device, memory)
+    finally:
+        theirs.set_attn_implementation(ENGINE)
+
+
+def _run(
+    theirs: Any,
+    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    family: str,
+    tokens: Sequence[Token],
+    attending: Callable[[Passages], AbstractContextManager[None]],
+    device: str,
+    memory: Array | None,
+) -> tuple[Passages, Array]:
     torch: Any = import_module("torch")
     ids = [token.id for token in tokens]
     if any(code is None or not 0 <= code < theirs.get_input_embeddings().weight.shape[0] for code in ids):
         raise InputError("a token is outside the embedding", expected="a tokenizer that belongs to this checkpoint")
     given = torch.tensor([ids], device=device)
-    with torch.no_grad(), told(family, ""), passing(*looked_at) as passages, _in_place_of_attention(answer, passages):
+    _as_before_any_text(theirs)
+    with torch.no_grad(), told(family, ""), passing(*looked_at) as passages, attending(passages):
         if memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             seen = outputs.MoEModelOutput(last_hidden_state=memory[None])  # what a router said is asked for of some
@@ -92,7 +129,20 @@ def forward(
             out = theirs.get_encoder()(input_ids=given)
         else:
             out = theirs(input_ids=given, use_cache=False)
-    return passages, out.last_hidden_state[0]
+        return passages, out.last_hidden_state[0]
+
+
+def _as_before_any_text(theirs: Any) -> None:
+    """Give dynamic rotary embeddings their first frequencies back, which the library stretches to the longest text so
+    far: what a text gives must not depend on those before."""
+    for module in theirs.modules():
+        trained = getattr(module, "original_max_seq_len", None)
+        if trained is not None:
+            for name, first in list(module.named_buffers(recurse=False)):
+                if name.endswith("original_inv_freq"):
+                    kind = name.removesuffix("original_inv_freq")
+                    setattr(module, f"{kind}inv_freq", first.clone())  # some are written into
+                    setattr(module, f"{kind}max_seq_len_cached", trained)
 
 
 _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
@@ -108,6 +158,36 @@ def _in_place_of_attention(answer: Answer, passages: Passages) -> Iterator[None]
         _answering.reset(token)
 
 
+@contextmanager
+def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
+    """Within, the library's eager attention is watched. It is a function of each model's own file, so that it is met
+    where models ask for it."""
+    torch: Any = import_module("torch")
+    interface: Any = type(import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS)
+    usual, running = interface.get_interface, get_ident()
+
+    def get_interface(functions: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        eager = usual(functions, name, default)
+        if get_ident() != running:  # another thread's model
+            return eager
+
+        def watched(module: Any, *args: Any, **told: Any) -> Any:
+            out = eager(module, *args, **told)
+            call = _call(passages, *args, **told)
+            mixed, weights = out[0][0].permute(1, 0, 2), out[1] if len(out) > 1 else None
+            watch(call, mixed, weights[0] if torch.is_tensor(weights) and weights.ndim == 4 else None)
+            passages.attended(mixed.numel(), module)
+            return out
+
+        return watched
+
+    interface.get_interface = get_interface
+    try:
+        yield
+    finally:
+        interface.get_interface = usual
+
+
 def _outside(
     module: Any,
     query: Tensor,
@@ -119,6 +199,22 @@ def _outside(
 ) -> tuple[Tensor, None]:
     """What transformers calls in place of attention: tensors [batch, head, token, dim] of one text."""
     answer, passages = _answering.get()
+    mixed: Tensor = answer(_call(passages, query, key, value, attention_mask, scaling, **told))
+    passages.attended(mixed.numel(), module)
+    return mixed.permute(1, 0, 2)[None].contiguous(), None
+
+
+def _call(
+    passages: Passages,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    *_: Any,
+    **told: Any,
+) -> Call:
+    """What a model hands to its attention. Raises UnsupportedError for a tensor that attn has no use for."""
     torch: Any = import_module("torch")
     seen, bias = None, None
     others = [name for name, value in told.items() if torch.is_tensor(value) and name not in HARMLESS]
@@ -139,9 +235,6 @@ def _outside(
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     layer, nth = len(passages.made) - 1, 0 if passages.current is None else len(passages.current.out)
     rotating = passages.current is not None and passages.current.rotating
-    call = Call(
+    return Call(
         query[0], key[0], value[0], seen, bias, scale, told.get("softcap"), told.get("s_aux"), layer, nth, rotating
     )
-    mixed: Tensor = answer(call)
-    passages.attended(mixed.numel(), module)
-    return mixed.permute(1, 0, 2)[None].contiguous(), None

@@ -32,7 +32,7 @@ from attncli.models.model import Identity, Model
 from attncli.models.transformers_calls import ENGINE, Call, forward, register
 from attncli.models.transformers_layers import Passage, Passages
 from attncli.models.transformers_model import build
-from attncli.models.transformers_probe import has_table, probed
+from attncli.models.transformers_probe import Probed, has_table, probed
 
 WARNING = (
     "run by transformers' own model, with attention computed by attn; that model's masks and positions apply, "
@@ -220,7 +220,7 @@ def load_foreign(
         tokenizer,
         backend,
         Identity("checkpoint", name=name, family=family),
-        warnings=(*checkpoint.notes, WARNING, *idle(spec), *several(first.streams)),
+        warnings=(*checkpoint.notes, WARNING, *idle(spec), *several(first.streams), *sinking(first)),
         theirs=theirs,
         layers=layers,
         attending=attending,
@@ -243,3 +243,9 @@ def several(streams: int) -> tuple[str, ...]:
     """What to tell of layers between which each token has several vectors."""
     told = f"between layers each token has {streams} vectors; what enters and leaves a layer is their mean"
     return (told,) if streams > 1 else ()
+
+
+def sinking(probe: Probed) -> tuple[str, ...]:
+    """What to tell of a model whose weights the library gives before its sinks take their share of them."""
+    told = "sinks have taken their share of these weights; transformers shows them before, with rows that sum to 1"
+    return (told,) if probe.before_sinks else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -11,10 +12,10 @@ from msgspec import Struct
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import UnsupportedError
 from attncli.inputs.token import Token
-from attncli.mechanism.attend import Rule, attend
+from attncli.mechanism.attend import RowBlock, Rule, attend
 from attncli.mechanism.mask import Causal, Everywhere, Mask
 from attncli.mechanism.spec import Attention, Block, Embedding, Spec
-from attncli.models.transformers_calls import Call, forward
+from attncli.models.transformers_calls import Call, forward, own_attention
 from attncli.models.transformers_layers import Passage, beside, members
 from attncli.models.transformers_position import added, encoded
 
@@ -22,15 +23,26 @@ PROBE = 7
 """Tokens of the short run; all the same, so that only positions differ."""
 
 
+COMPARED = (24, 256)
+"""Tokens of the text that is compared with the library's own attention; up to so many where a model has windows."""
+REACHES = ("sliding_window", "attention_chunk_size", "window_size", "local_attention")
+"""How configs call the width of windows."""
+APART = {"float64": 1e-4, "float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
+"""How far apart, relative to the largest number, what is computed here and by the library may be; it computes softmax
+in float32 also in a model of float64."""
+
+
 class Probed(Struct, frozen=True):
     """One side of a model as a short run showed it. gave: the vectors that it gives, [token, width]. streams: how many
-    vectors a token has between layers."""
+    vectors a token has between layers. before_sinks: whether the library shows weights before sinks take their
+    share."""
 
     spec: Spec
     layers: tuple[Any, ...]
     attending: tuple[Any, ...]
     gave: Array
     streams: int
+    before_sinks: bool = False
 
 
 def has_table(theirs: Any) -> bool:
@@ -47,14 +59,11 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
 
     def note(call: Call) -> Array:
         calls.append(call)
-        rule = Rule(scale=call.scale, softcap=call.softcap, given=call.seen, bias=call.bias, sinks=call.sinks)
-        return attend(backend, call.q, call.k, call.v, rule, keep=()).mixed
+        return _attended(backend, call).mixed
 
     vocabulary, width = (int(size) for size in theirs.get_input_embeddings().weight.shape)
     config = theirs.config.get_text_config()
-    padding = getattr(config, "pad_token_id", None)
-    code = next(code for code in range(vocabulary - 1, -1, -1) if code != padding or vocabulary == 1)
-    probe = [Token(index, "", code, None, None) for index in range(PROBE)]
+    probe = [Token(index, "", _codes(theirs)[0], None, None) for index in range(PROBE)]
     ran, gave = forward(theirs, (members(theirs), ()), family, probe, note, backend.device, memory)
     passages = ran.made
     if not calls:
@@ -73,6 +82,7 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
             where=where,
             expected="once a layer" if memory is None else "once for the text, once for what it reads",
         )
+    before_sinks = agreed(theirs, (modules, tuple(ran.attending)), family, backend, where, memory)
     entered = kept[0][0].entered
     positions = None if entered is None else added(theirs, backend.numpy(entered))
     attending = next(own for _, own in kept if own)
@@ -83,8 +93,97 @@ def probed(theirs: Any, family: str, backend: Backend, where: str, memory: Array
     inner = width if entered is None else int(entered.shape[-1])
     embedding = Embedding(width=None if inner == width else width, positions=positions)
     return Probed(
-        Spec(family, inner, vocabulary, blocks, embedding), modules, tuple(ran.attending), gave, kept[0][0].streams
+        Spec(family, inner, vocabulary, blocks, embedding),
+        modules,
+        tuple(ran.attending),
+        gave,
+        kept[0][0].streams,
+        before_sinks,
     )
+
+
+def agreed(
+    theirs: Any,
+    looked_at: tuple[Sequence[Any], Sequence[Any]],
+    family: str,
+    backend: Backend,
+    where: str,
+    memory: Array | None = None,
+) -> bool:
+    """Compare each attention of a short text with the library's own, given the same queries, keys, values and mask.
+
+    The text is longer than the model's windows, if they are short. Returns whether the library tells weights before
+    sinks take their share of them. Raises UnsupportedError for another mask, other values or other weights.
+    """
+    tokens = _different_tokens(theirs)
+    visible: list[Array | None] = []
+    before_sinks = False
+
+    def note(call: Call) -> Array:
+        visible.append(call.seen)
+        return _attended(backend, call).mixed
+
+    def beside(call: Call, mixed: Array, weights: Array | None) -> None:
+        nonlocal before_sinks
+        number = next(calls)
+        if number >= len(visible) or not _same_mask(call.seen, visible[number]):
+            raise UnsupportedError(
+                f"transformers masks layer {call.layer} of this {family!r} model in a way that attn does not know",
+                where=where,
+            )
+        ours = _attended(backend, call)
+        apart = _apart(ours.mixed, mixed)
+        if weights is not None:
+            own = ours.stages["weights"]
+            if call.sinks is not None and _apart(own, weights) > limit:
+                own, before_sinks = own / own.sum(-1, keepdims=True), True
+            apart = max(apart, _apart(own, weights))
+        if not apart <= limit:
+            raise UnsupportedError(
+                f"the attention of layer {call.layer} of this {family!r} model differs from transformers' own by "
+                f"{apart:.1g}",
+                where=where,
+                expected=f"at most {limit:g}, relative to the largest number",
+            )
+
+    calls, limit = count(), APART[backend.dtype]
+    forward(theirs, looked_at, family, tokens, note, backend.device, memory)
+    own_attention(theirs, looked_at, family, tokens, beside, backend.device, memory)
+    return before_sinks
+
+
+def _attended(backend: Backend, call: Call) -> RowBlock:
+    rule = Rule(scale=call.scale, softcap=call.softcap, given=call.seen, bias=call.bias, sinks=call.sinks)
+    return attend(backend, call.q, call.k, call.v, rule, keep=("weights",))
+
+
+def _codes(theirs: Any) -> list[int]:
+    """Some ids of tokens, the last first, without the one that fills up texts."""
+    vocabulary = int(theirs.get_input_embeddings().weight.shape[0])
+    padding = getattr(theirs.config.get_text_config(), "pad_token_id", None)
+    return [code for code in range(vocabulary - 1, max(vocabulary - 100, -1), -1) if code != padding] or [0]
+
+
+def _different_tokens(theirs: Any) -> list[Token]:
+    """A text of various tokens, longer than the model's windows where these are short."""
+    config, codes = theirs.config.get_text_config(), _codes(theirs)
+    sizes = [size for key in REACHES if isinstance(size := getattr(config, key, None), int)]
+    longest = getattr(config, "max_position_embeddings", None)
+    reach = max((size for size in sizes if size < COMPARED[1]), default=0)
+    length = max(COMPARED[0], reach + PROBE)
+    length = min(length, longest - PROBE) if isinstance(longest, int) and longest > 2 * PROBE else length
+    return [Token(index, "", codes[index * index % len(codes)], None, None) for index in range(length)]
+
+
+def _same_mask(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and bool((one == other).all())
+
+
+def _apart(ours: Array, theirs: Array) -> float:
+    """The largest difference, relative to the largest of the library's numbers."""
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:

@@ -87,7 +87,7 @@ class Pair:
     @property
     def apart(self) -> float:
         """The largest |difference|, relative to the reference's largest number."""
-        return float(np.max(np.abs(self.ours - self.theirs)) / np.max(np.abs(self.theirs)))
+        return float(np.max(np.abs(self.ours - self.theirs)) / max(np.max(np.abs(self.theirs)), 1e-30))
 
 
 def pairs(model: Model, sides: tuple[Side, ...], ids: tuple[int, ...] = IDS) -> Iterator[Pair]:
