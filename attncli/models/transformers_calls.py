@@ -174,8 +174,9 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
         def watched(module: Any, *args: Any, **told: Any) -> Any:
             out = eager(module, *args, **told)
             call = _call(passages, *args, **told)
-            mixed, weights = out[0][0].permute(1, 0, 2), out[1] if len(out) > 1 else None
-            watch(call, mixed, weights[0] if torch.is_tensor(weights) and weights.ndim == 4 else None)
+            mixed: Tensor = out[0][0].permute(1, 0, 2)
+            weights = [one[0] for one in out[1:2] if torch.is_tensor(one) and one.ndim == 4]
+            watch(call, mixed, weights[0] if weights else None)
             passages.attended(mixed.numel(), module)
             return out
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from attncli.arrays.backend import Array, Backend
@@ -132,12 +133,12 @@ def agreed(
                 where=where,
             )
         ours = _attended(backend, call)
-        apart = _apart(ours.mixed, mixed)
+        apart = _apart(backend, ours.mixed, mixed)
         if weights is not None:
             own = ours.stages["weights"]
-            if call.sinks is not None and _apart(own, weights) > limit:
-                own, before_sinks = own / own.sum(-1, keepdims=True), True
-            apart = max(apart, _apart(own, weights))
+            if call.sinks is not None and _apart(backend, own, weights) > limit:
+                own, before_sinks = own / backend.sum(own, -1), True
+            apart = max(apart, _apart(backend, own, weights))
         if not apart <= limit:
             raise UnsupportedError(
                 f"the attention of layer {call.layer} of this {family!r} model differs from transformers' own by "
@@ -181,9 +182,10 @@ def _same_mask(one: Array | None, other: Array | None) -> bool:
     return one.shape == other.shape and bool((one == other).all())
 
 
-def _apart(ours: Array, theirs: Array) -> float:
+def _apart(backend: Backend, ours: Array, theirs: Array) -> float:
     """The largest difference, relative to the largest of the library's numbers."""
-    return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
+    one, other = backend.numpy(ours), backend.numpy(theirs)
+    return float(np.abs(one - other).max() / max(np.abs(other).max(), 1e-30))
 
 
 def _block(calls: Sequence[Call], config: Any, layer: int, backend: Backend, *, instead: str) -> Block:
