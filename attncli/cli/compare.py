@@ -53,6 +53,8 @@ def compare(
         ),
     ] = None,
     tokenizer: Annotated[str | None, the.TOKENIZER] = None,
+    query: Annotated[str | None, the.QUERY] = None,
+    all_links: Annotated[bool, the.ALL_LINKS] = False,
     fail_above: Annotated[
         float | None,
         number(
@@ -71,6 +73,8 @@ def compare(
 
     attn compare "humpty dumpty sat on" --mask none --mask window:2 --mask lsh:4
 
+    attn compare "it was too tired" "it was too wide" --model minilm --query it
+
     attn compare before.safetensors after.safetensors "humpty dumpty sat on"
 
     attn compare before.json after.json --fail-above 1e-6
@@ -81,6 +85,11 @@ def compare(
     effects, saved = _effects(texts), _saved(texts)
     if effects is not None or saved is not None:
         _refuse_weights(environment, page if effects is not None else None)
+    if effects is not None and (query is not None or all_links):
+        raise UsageError(
+            f"{'--all-links' if query is None else '--query'} is about links, and saved effects have none",
+            expected="saved runs, or texts",
+        )
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
@@ -94,7 +103,10 @@ def compare(
 
         name, first = next(runs)
         for other, second in runs:
-            document = compare_document(first, second, names=(name, other), top=output.top)
+            rows = None if query is None else _rows(environment, first, second, query)
+            document = compare_document(
+                first, second, names=(name, other), top=output.top, query=rows, all_links=all_links
+            )
             worst.append(abs(document.summary.max_difference))
             if page.html is not None:
                 if len(worst) > 1:
@@ -112,6 +124,35 @@ def compare(
     picture.give(list(documents()), output, environment, how)
     if fail_above is not None and max(worst) > fail_above:
         raise VerdictError(f"a weight differs by {max(worst):.6g}", expected=f"at most {fail_above:g} (--fail-above)")
+
+
+def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) -> list[int]:
+    """The positions in A of the tokens that `--query` names; says so where a word is several.
+
+    Raises InputError for a token that A lacks.
+    """
+    from attncli.analysis.document import tokens_of
+    from attncli.inputs.token_name import find_span
+
+    tokens, others = tokens_of(a.tokens), tokens_of(b.tokens)
+    try:
+        span = find_span(tokens, query)
+    except InputError:
+        try:
+            find_span(others, query)
+        except InputError:
+            pass
+        else:
+            raise InputError(
+                f"{query!r} is only in B, so there is nothing to compare its row with",
+                expected="a token that both texts have",
+            ) from None
+        raise
+    if span.stop - span.first > 1:
+        environment.note(f"{query!r} is {span.stop - span.first} tokens, each with its own row")
+    elif span.occurrences > 1:
+        request.query_index(environment, tokens, query)
+    return list(range(span.first, span.stop))
 
 
 def _write_page(records: list[RunRecord], document: CompareDocument, page: PageOptions, lang: str) -> None:

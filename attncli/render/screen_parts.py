@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PARTS_OF: dict[str, tuple[str, ...]] = {
     "ablate": ("header", "tokens", "grid", "heads", "answer"),
-    "compare": ("sides", "heads", "maps", "difference", "moved", "answer"),
+    "compare": ("sides", "moved", "heads", "maps", "difference", "answer"),
     "cost": ("variants", "memory", "growth", "layers", "measured", "answer"),
     "cross": ("header", "tokens", "shapes", "maps", "alignment", "scores", "weights", "output", "links", "answer"),
     "difference": ("header", "heads", "answer"),

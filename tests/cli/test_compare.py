@@ -49,7 +49,7 @@ def test_rounding_is_not_drawn_as_a_difference() -> None:
     assert "only in" not in answer.out
     assert "-0.00" not in answer.out
     assert "+0.00" not in answer.out
-    drawn = answer.out.split("B − A\n")[1].split("\n\n")[0]
+    drawn = answer.out.split("maps ")[1].split("B − A\n")[2].split("\n\n")[0]
     assert not {*drawn} & {*"-=≡+"}
     broken = ask("compare", "我爱你", "你爱我", "--tokenizer", "char", "--position", "learned").out
     assert {*"=█"} <= {*broken}
@@ -175,3 +175,85 @@ def test_texts_that_share_a_beginning_are_the_same_there_alone() -> None:
     asked = ("--mask", "causal", "--brief")
     assert ask("compare", "a b c", "a b d", *asked).out.startswith("On the tokens that both texts have, the weights")
     assert ask("compare", "a b c", "a b c", *asked).out.startswith("The weights of A and B are the same")
+
+
+TIRED, WIDE = (f"The animal didn't cross the street because it was too {word}" for word in ("tired", "wide"))
+
+
+def test_tired_and_wide_move_what_it_looks_at() -> None:
+    """The pair of sentences that every text on attention shows: `it` leaves `animal` where the street is wide."""
+    document = ask("compare", TIRED, WIDE, "--model", "minilm", "--json").json
+    validate(document, "attn.compare/1")
+    tokens, link = document["a"]["tokens"], document["moved"][0]
+    assert [tokens[link[end]]["text"] for end in ("query", "key")] == ["it", "animal"]
+    assert (link["layer"], link["head"], round(link["a"], 2), round(link["b"], 2)) == (3, 1, 0.64, 0.27)
+    assert document["links_leave_out"] == ["special", "self", "neighbours", "first"]
+    for moved in (*document["moved"], *(head["link"] for head in document["heads"])):
+        query, key = moved["query"], moved["key"]
+        assert not tokens[query]["special"]
+        assert not tokens[key]["special"]
+        assert abs(query - key) > 1
+    every = ask("compare", TIRED, WIDE, "--model", "minilm", "--all-links", "--json").json
+    assert "links_leave_out" not in every
+    assert every["moved"][0]["difference"] == every["summary"]["max_difference"]
+    assert every["summary"] == document["summary"]
+    assert all(head["link"] == head["max_difference"] for head in every["heads"])
+
+
+def test_a_comparison_begins_with_the_words_that_differ_and_shows_ten_heads() -> None:
+    for width in (60, 80, 120):
+        screen = ask("compare", TIRED, WIDE, "--model", "minilm", width=width).out
+        lines = screen.splitlines()
+        assert len(lines) < 75
+        assert "▓tired▓" in " ".join(lines[:3])
+        assert 'only in B  "wide"' in screen
+        assert "62 more heads" in screen
+        assert "left out: special tokens, self, neighbours" in screen
+        assert "[CLS]" not in screen.split("what moved most")[1].split("maps ")[0]
+    few = ask("compare", TIRED, WIDE, "--model", "minilm", "--top", "2").out
+    assert "70 more heads" in few
+    assert len(ask("compare", TIRED, WIDE, "--model", "minilm", "--full").out.splitlines()) > 500
+
+
+def test_a_query_measures_its_row_alone() -> None:
+    document = ask("compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--json").json
+    validate(document, "attn.compare/1")
+    (head,) = document["heads"]
+    row = [abs(value) for value in head["difference"][2]]
+    assert document["queries"] == [2]
+    assert {link["query"] for link in document["moved"]} == {2}
+    assert abs(head["max_difference"]["value"]) == max(row)
+    assert head["mean_difference"] == pytest.approx(sum(row) / len(row))
+    assert (head["pairs"], head["js_rows"]) == ({"a": 6, "b": 3}, 1)
+    screen = ask("compare", TEXT, "--mask", "none", "--mask", "causal", "--query", "sat", "--show", "all").out
+    drawn = screen.split("maps ")[1].split("B − A\n")[2].split("\n\n")[0]
+    assert [line.split()[0] for line in drawn.splitlines()] == ["sat"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "query", "said"),
+    [
+        (("the cat sat", "the dog sat"), "cat", "'cat' (token 1) is only in A"),
+        (("the cat sat", "the dog sat"), "dog", "'dog' is only in B"),
+        (("the cat sat", "the dog sat"), "cow", "no token 'cow'"),
+    ],
+)
+def test_a_query_of_one_side_alone_is_refused(texts: tuple[str, str], query: str, said: str) -> None:
+    answer = ask("compare", *texts, "--query", query)
+    assert (answer.code, answer.out) == (3, "")
+    assert said in answer.err
+    assert ask("compare", *texts, "--query", query, "--lang", "zh").code == 3
+
+
+def test_a_query_of_several_tokens_keeps_the_row_of_each() -> None:
+    answer = ask("compare", "the cat sat", "--position", "none", "--position", "rope", "--query", "#0-1", "--json")
+    assert answer.json["queries"] == [0, 1]
+    assert "2 tokens, each with its own row" in answer.err
+    assert "using the first" in ask("compare", "a b a", "--seed", "0", "--seed", "1", "--query", "a").err
+
+
+def test_saved_runs_take_a_query(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text(ask("run", TEXT, "--json").out)
+    files = [str(tmp_path / f"{name}.json") for name in "ab"]
+    assert ask("compare", *files, "--query", "sat", "--json").json["queries"] == [2]

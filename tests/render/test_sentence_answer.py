@@ -123,22 +123,27 @@ def test_answers_in_chinese() -> None:
     assert "未经训练" in said
 
 
-def test_a_comparison_says_where_and_which_way_it_differs() -> None:
-    from attncli.render.screens.conclusion import compare_answer
+@pytest.mark.parametrize("mask", ["window:2", "none"])
+def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_costs(mask: str) -> None:
+    asked = ("compare", SAID, "--mask", "causal", "--mask", mask, "--num-heads", "2")
+    document, said = ask(*asked, "--json").json, ask(*asked, "--brief", width=200).out
+    link, heads = document["moved"][0], document["heads"]
+    ends = (document["a"]["tokens"][link[end]]["text"] for end in ("query", "key"))
+    where = "from {a:.2f} in A to {b:.2f} in B (layer {layer} head {head}).".format(**link)
+    assert 'The link that changed most: "{}" → "{}", '.format(*ends) + where in said
+    error = sum(head["output_error"] for head in heads) / 2
+    assert f"Output error: {error:.2f} of the size of A's output, on average over 2 heads." in said
+    a, b = (sum(head["pairs"][side] for head in heads) for side in "ab")
+    assert f"Cost: A computes {a} pairs, B {b} ({b / a:.1%} of A's)." in said
+    kept = sum(head["kept"] for head in heads) / 2
+    assert (f"Of the weight in A, {kept:.0%} rests on keys that B sees too." in said) == (mask != "none")
 
-    made = documents.run(["a", "b"])
-    head = {"a": {"layer": 0, "head": 1}, "kept": 0.5, "max_difference": {"value": -0.3, "query": 0, "key": 1}}
-    head["difference"] = [[0.0, -0.3], [0.0, 0.0]]
-    aligned = [(0, 0), (1, 1)]
-    document = {"a": made, "b": made, "aligned": aligned, "heads": [head], "summary": {"max_difference": -0.3}}
-    said = compare_answer(loose(document), WIDE).plain
-    assert 'B differs from A most where "a" looks at "b": 0.30 less weight in B (layer 0 head 1).' in said
-    assert "Of the weight in A, 50% rests on keys that B sees too." in said
-    head["max_difference"]["value"] = 0.3
-    assert (
-        "0.30 more weight in B" in compare_answer(loose({**document, "summary": {"max_difference": 0.3}}), WIDE).plain
-    )
-    assert "are the same" in compare_answer(loose({**document, "summary": {"max_difference": 1e-7}}), WIDE).plain
+
+def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
+    said = ask("compare", "a b c", "--scale", "sqrt-dk", "--scale", "none", "--brief", width=200).out
+    assert "Output error: " in said
+    assert "Cost: A and B compute as many pairs, 9." in said
+    assert "Cost" not in ask("compare", "a b c", "a b d", "--brief", width=200).out
 
 
 def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:

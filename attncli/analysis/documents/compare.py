@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+from msgspec import UNSET, UnsetType
+
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, at, axes, says
-from attncli.analysis.documents.parts import AttentionPart, ModelPart, TokenRow
+from attncli.analysis.documents.parts import AttentionPart, LeftOut, ModelPart, TokenRow
 
 
 class CompareSide(Part, frozen=True, kw_only=True):
@@ -54,6 +56,13 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     a: HeadPlace
     b: HeadPlace
     max_difference: SignedDifference
+    link: (
+        Annotated[
+            SignedDifference | None,
+            says("The weight that differs most of those that count: the kinds left out are not; null where none does."),
+        ]
+        | UnsetType
+    ) = UNSET
     mean_difference: Annotated[float, says("Mean of |B - A|.")]
     js: Annotated[float | None, says("Mean Jensen-Shannon divergence of the rows in nats, 0 to 0.6931.")]
     js_rows: Annotated[Count, says("Rows that it was taken over.")]
@@ -64,6 +73,11 @@ class ComparedHead(Part, frozen=True, kw_only=True):
     weights_a: Annotated[Numbers, axes("aligned", "aligned", says="aligned query, aligned key; null where hidden.")]
     weights_b: Annotated[Numbers, axes("aligned", "aligned")]
     difference: Annotated[Numbers, axes("aligned", "aligned")]
+
+    @property
+    def change(self) -> SignedDifference | None:
+        """The difference that is told of this head: the largest that counts, of all where none is left out."""
+        return self.max_difference if self.link is UNSET else self.link
 
 
 class OnlyOn(Part, frozen=True, kw_only=True):
@@ -104,14 +118,27 @@ class CompareDocument(Document, tag="attn.compare/1", frozen=True, kw_only=True)
         axes("aligned", says="positions of the tokens that both have: [in A, in B]."),
     ]
     only: OnlyOn
+    queries: (
+        Annotated[
+            list[Annotated[Count, at("token of A")]],
+            says("With --query: the positions in A whose rows alone are measured; absent when all are."),
+        ]
+        | UnsetType
+    ) = UNSET
     heads: list[ComparedHead]
     summary: CompareSummary
-    moved: Annotated[list[MovedWeight], says("The weights that differ most, largest first.")]
+    links_leave_out: LeftOut | UnsetType = UNSET
+    moved: Annotated[list[MovedWeight], says("The weights that differ most of those that count, largest first.")]
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
         """The tokens of either side, and those that both have."""
         return {"token of A": len(self.a.tokens), "token of B": len(self.b.tokens), "aligned": len(self.aligned)}
+
+    def rows(self) -> list[int]:
+        """The aligned queries that are measured: which entries of `aligned`."""
+        chosen = None if self.queries is UNSET else set(self.queries)
+        return [at for at, (left, _) in enumerate(self.aligned) if chosen is None or left in chosen]
 
     def misfits(self) -> Iterator[tuple[str, str]]:
         """Something is compared."""

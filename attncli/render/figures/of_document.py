@@ -58,7 +58,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) 
     """The head that differs most: either side and their signed difference; then the largest difference of each head."""
 
     def size(head: ComparedHead) -> float:
-        return abs(head.max_difference.value)
+        return abs(head.change.value) if head.change else 0.0
 
     most = max(document.heads, key=size)
     names = names_of(document.a.tokens)
@@ -70,7 +70,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) 
     top = draw_maps(drawing, maps, top, scale=scale)
     if len(document.heads) > 1:
         bars = [
-            bar_of(say("head", one.a.layer, one.a.head), one.max_difference.value, signed=True)
+            bar_of(say("head", one.a.layer, one.a.head), one.change.value if one.change else 0.0, signed=True)
             for one in sorted(document.heads, key=size, reverse=True)[:RANKED]
         ]
         draw_bars(drawing, bars, top + 16)

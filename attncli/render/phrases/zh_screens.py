@@ -169,7 +169,7 @@ SCREENS: dict[str, str] = {
     "heads by weight, {0} → {1}": "按权重排列的头，{0} → {1}", "reverse: {0} → {1}": "反向：{0} → {1}", "hidden": "被遮住",
     "a wider terminal also shows: {0}": "更宽的终端还显示：{0}", "the mask hides this key from this query in every head": "在每个头中掩码都对这个查询遮住了这个键",
     # compare
-    "differences B − A by head": "各头的差 B − A", "of the weights": "权重之差",
+    "differences B − A by head": "各头的差 B − A", "of the weights; the largest change first": "权重之差，变化最大的在前",
     "difference {0}": "差 {0}",
     "compared: {0} that both texts have": "比较的是两段文本共有的 {0}", "compared: {0} tokens that both texts have": "比较的是两段文本共有的 {0} 个词元",
     "compared: {0} token that both texts have": "比较的是两段文本共有的 {0} 个词元",

@@ -6,37 +6,39 @@ from collections.abc import Iterable, Sequence
 
 from attncli.analysis.documents.compare import ComparedHead, CompareDocument, MovedWeight, SignedDifference
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark
+from attncli.render.headings import heading, remark
 from attncli.render.heatmap import heatmap
 from attncli.render.lines import Lines, beside, clipped, line, spaced, stack
 from attncli.render.maps import legend, row_names
-from attncli.render.matrix import matrix
+from attncli.render.matrix import as_matrix, matrix
 from attncli.render.numbers import percent
-from attncli.render.safe import cut, label, safe
+from attncli.render.phrases import say
+from attncli.render.safe import cut
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import compare_answer
-from attncli.render.screens.header import counted, fact, warning
-from attncli.render.screens.side_differences import in_words
+from attncli.render.screens.compare_answer import by_change, compare_answer
+from attncli.render.screens.compared_sides import compared_sides
+from attncli.render.screens.header import counted
+from attncli.render.screens.overview import left_out
 from attncli.render.tables import table
 from attncli.render.token_names import short
 from attncli.render.view import View
 
 PARTS = PARTS_OF["compare"]
 """Every part, in the order of the screen. `difference` is the signed map as a table of numbers."""
-DEFAULT = frozenset({"sides", "heads", "maps", "moved", "answer"})
-MAPPED = 3
-"""Pairs of heads that are drawn unless the view is full: those that differ most."""
+DEFAULT = frozenset({"sides", "moved", "heads", "maps", "answer"})
+MAPPED = 1
+"""Pairs of heads that are drawn unless the view is full: the one whose link changed most."""
 
 
 def compare_screen(document: CompareDocument, view: View) -> Lines:
     """The whole screen of an `attn.compare/1` document."""
     wanted = frozenset({"answer"}) if view.brief else DEFAULT if view.show is None else view.show
     parts = {
-        "sides": _sides,
+        "sides": compared_sides,
+        "moved": _moved,
         "heads": _heads,
         "maps": _maps,
         "difference": _tables,
-        "moved": _moved,
         "answer": compare_answer,
     }
     blocks = [parts[part](document, view) for part in PARTS if part in wanted]
@@ -67,58 +69,11 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
         ]  # fmt: skip
 
 
-def _sides(document: CompareDocument, view: View) -> Lines:
-    """What A and B are, and in what they differ."""
-    blocks = []
-    for letter in "ab":
-        side = getattr(document, letter)
-        model, attention = side.model, side.attention
-        told = [
-            safe(model.source, ascii=view.ascii),
-            f"seed {model.seed}" if model.source in ("seeded", "random") else "",
-            safe(model.name or "", ascii=view.ascii),
-        ]
-        told += [
-            f"scale {attention.scale:.6g}" if attention.scale is not None else "",
-            f"mask {safe(attention.mask, ascii=view.ascii)}",
-        ]
-        told += [f"position {safe(attention.position, ascii=view.ascii)}"]
-        told += [f"hash attention {safe(attention.hashing, ascii=view.ascii)}"] if attention.hashing else []
-        told += [f"{attention.backend} {attention.dtype}"]
-        text = cut(safe(side.text, ascii=view.ascii), max(view.width - 12, 10), ascii=view.ascii)
-        blocks += [
-            line((letter.upper(), "bold"), "  ", (own(safe(side.name, ascii=view.ascii), view), "bold")),
-            fact("text", [text], view),
-            fact("ran", told, view),
-        ]
-    blocks.append(fact("differs in", in_words(document.differs), view))
-    blocks += _aligned(document, view)
-    blocks += [warning(said, view) for said in document.warnings]
-    return stack(blocks)
-
-
-def _aligned(document: CompareDocument, view: View) -> list[Lines]:
-    """Which tokens are compared, where not all are."""
-    only = document.only
-    if not only.a and not only.b:
-        moved = any(left != right for left, right in document.aligned)
-        return (
-            [remark("the same tokens in another order: each is compared with itself, in the order of A", view)]
-            if moved
-            else []
-        )
-    found = [remark(f"compared: {counted(len(document.aligned), 'token')} that both texts have", view)]
-    for letter in "ab":
-        if getattr(only, letter):
-            words = [label(getattr(document, letter).tokens[at].text, ascii=view.ascii) for at in getattr(only, letter)]
-            found.append(fact(f"only in {letter.upper()}", [" ".join(words)], view))
-    return found
-
-
 def _heads(document: CompareDocument, view: View) -> Lines:
     """One line per pair of heads: largest and mean difference, divergence, weight kept, output error, pairs."""
     texts = [token.text for token in document.a.tokens]
-    heads = document.heads
+    heads = by_change(document)
+    heads = heads if view.full else heads[: view.top]
     kept = any(head.kept is not None and head.kept < 1 for head in heads)
     outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
     error = any(head.output_error is not None for head in heads)
@@ -134,12 +89,12 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     columns += ["else A", "else B"] if outside else []
     rows = []
     for head in heads:
-        most = head.max_difference
+        most = head.change
         rows.append(
             [
                 _pair(head, view),
-                _signed(most.value, view),
-                _link(most, texts, view),
+                "-" if most is None else _signed(most.value, view),
+                "-" if most is None else _link(most, texts, view),
                 f"{head.mean_difference:.{view.precision + 1}f}",
                 _number(head.js, view, 1),
                 *([_number(head.kept, view)] if kept else []),
@@ -147,7 +102,7 @@ def _heads(document: CompareDocument, view: View) -> Lines:
                 *([_number(getattr(head.outside, letter), view) for letter in "ab"] if outside else []),
             ]
         )
-    title = heading("differences B − A by head", "of the weights", view)
+    title = heading("differences B − A by head", "of the weights; the largest change first", view)
     body = table(columns, rows, view, align=["left", "right", "left", *["right"] * 8])
     said = ["JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69"]
     said += ["kept: share of A's weight on keys that B sees"] if kept else []
@@ -156,10 +111,15 @@ def _heads(document: CompareDocument, view: View) -> Lines:
     summary = document.summary
     largest, mean = _signed(summary.max_difference, view), f"{summary.mean_difference:.{view.precision + 1}f}"
     over = f"over all heads: largest {largest}, mean {mean}, JS {_number(summary.js, view, 1)}"
+    left = len(document.heads) - len(heads)
+    more = remark(say(view, "effect.more", left) if left else "", view)
     cost = (
-        _cost(heads, view) if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs else Lines()
+        _cost(document.heads, view)
+        if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs
+        else Lines()
     )
-    return stack((title, body, remark(" · ".join(said), view), remark(over, view), cost))
+    out = remark(left_out(document), view)
+    return stack((title, body, more, remark(" · ".join(said), view), out, remark(over, view), cost))
 
 
 def _cost(heads: Sequence[ComparedHead], view: View) -> Lines:
@@ -194,12 +154,8 @@ def _link(link: SignedDifference | MovedWeight, texts: Sequence[str], view: View
 
 
 def _drawn(document: CompareDocument, view: View, most: int) -> list[ComparedHead]:
-    """The pairs of heads that are drawn, those that differ most."""
-    heads = list(document.heads)
-    if view.full or len(heads) <= most:
-        return heads
-    chosen = sorted(range(len(heads)), key=lambda at: -(heads[at].js or 0.0))[:most]
-    return [heads[at] for at in sorted(chosen)]
+    """The pairs of heads that are drawn, those that changed most."""
+    return list(document.heads) if view.full else by_change(document)[:most]
 
 
 def _maps(document: CompareDocument, view: View) -> Lines:
@@ -207,20 +163,21 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     shown = _drawn(document, view, MAPPED)
     # differences that print as 0.00 are not drawn as if they were large
     far = max(max(abs(head.max_difference.value) for head in shown), 10.0**-view.precision)
-    names = row_names([document.a.tokens[at].text for at, _ in document.aligned], view)
+    rows = document.rows()
+    names = row_names([document.a.tokens[document.aligned[at][0]].text for at in rows], view)
     slot = max((view.width - names.width - 7) // 3, 8)
     if 2 * len(document.aligned) > slot:  # pooled, or finer than a line a word
         names, slot = Lines(), max((view.width - 6) // 3, 8)
     blocks = []
     for head in shown:
         size = len(head.weights_a)
-        named = f"A {_pair(head, view)}" if len(shown) > 1 else "A"
+        named = f"A {_pair(head, view)}" if len(document.heads) > 1 else "A"
         drawn = [
             stack(
                 (
                     line((cut(name, slot, ascii=view.ascii), "bold")),
                     heatmap(
-                        getattr(head, key),
+                        as_matrix(getattr(head, key))[rows],
                         view,
                         max_width=min(2 * size, slot),
                         max_height=size,
@@ -245,13 +202,15 @@ def _maps(document: CompareDocument, view: View) -> Lines:
 
 def _tables(document: CompareDocument, view: View) -> Lines:
     """The signed difference in numbers."""
-    rows = [at for at, _ in document.aligned]
-    texts = [document.a.tokens[at].text for at in rows]
+    columns = [at for at, _ in document.aligned]
+    rows = document.rows()
+    texts = [document.a.tokens[at].text for at in columns]
     return spaced(
         matrix(
-            head.difference, texts, texts, view, shade=False, mark_max=False,
+            as_matrix(head.difference)[rows], [texts[at] for at in rows], texts, view, shade=False, mark_max=False,
             title=f"difference {_pair(head, view)}",
-            note="B − A · rows: queries, columns: keys", row_numbers=rows, column_numbers=rows,
+            note="B − A · rows: queries, columns: keys", row_numbers=[columns[at] for at in rows],
+            column_numbers=columns,
         )
         for head in _drawn(document, view, 1)
     )  # fmt: skip
@@ -275,7 +234,8 @@ def _moved(document: CompareDocument, view: View) -> Lines:
     ]
     columns = [*(["head"] if several else []), f"query{arrow}key", "A", "B", "B − A"]
     if not rows:
-        return stack((heading("what moved most", "", view), remark("nothing: the weights are equal", view)))
+        said = left_out(document) if document.summary.max_difference else "nothing: the weights are equal"
+        return stack((heading("what moved most", "", view), remark(said, view)))
     return table(
         columns,
         rows,

@@ -17,13 +17,12 @@ from attncli.render.numbers import percent, size_words
 from attncli.render.phrases import say
 from attncli.render.safe import safe
 from attncli.render.screens.sentence_answer import not_learned
-from attncli.render.screens.shading import compare_shaded, cross_shaded
+from attncli.render.screens.shading import cross_shaded
 from attncli.render.token_names import quoted, quoted_ends
 from attncli.render.unknown_words import bare_text
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.compare import CompareDocument
     from attncli.analysis.documents.cost import CostDocument
     from attncli.analysis.documents.cross import CrossDocument
     from attncli.analysis.documents.generate import GenerateDocument
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
 NAMED = 5
 """Aliases that are named in a sentence."""
-SAME = 1e-6
-"""Differences up to this are called none: float32 rounds weights by less."""
 
 
 def cross_answer(document: CrossDocument, view: View) -> Lines:
@@ -76,25 +73,6 @@ def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
     heads = next((entry.heads for entry in document.batch if entry.index == link.index), [])
     scores = next((head.scores for head in heads if head.head == link.head), UNSET)
     return scores is UNSET or int(np.isfinite(as_matrix(scores)[link.query]).sum()) > 1
-
-
-def compare_answer(document: CompareDocument, view: View) -> Lines:
-    """The answer of an `attn.compare/1` document: whether the weights differ, and which one most."""
-    most = document.summary.max_difference
-    heads = document.heads
-    if not heads:
-        return Lines()
-    if most is None or abs(most) <= SAME:
-        shared = len(document.aligned) < max(len(document.a.tokens), len(document.b.tokens))
-        return sentences([say(view, "answer.compare.same.shared" if shared else "answer.compare.same")], view)
-    head = max(heads, key=lambda each: abs(each.max_difference.value))
-    found = head.max_difference
-    ends = quoted_ends(document.a.tokens, document.a.tokens, found, view)
-    size = f"{abs(found.value):.{view.precision}f}"
-    name = "answer.compare.more" if found.value > 0 else "answer.compare.less"
-    place = (head.a.layer, head.a.head)
-    kept = [say(view, "answer.compare.kept", percent(head.kept))] if head.kept not in (None, 1) else []
-    return stack((compare_shaded(document, head, view), sentences([say(view, name, *ends, size, *place), *kept], view)))
 
 
 def mask_answer(document: MaskDocument, view: View) -> Lines:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from msgspec import UNSET
 
+from attncli.analysis.documents.compare import CompareDocument
 from attncli.analysis.documents.parts import TopLink
 from attncli.analysis.documents.run import RunDocument
 from attncli.render.head_grid import drawn_grid, head_grid
@@ -60,7 +61,7 @@ def several_layers(document: RunDocument) -> bool:
     return len({entry.layer for entry in document.overview or ()}) > 1
 
 
-def left_out(document: RunDocument) -> str:
+def left_out(document: RunDocument | CompareDocument) -> str:
     """What kinds of link are left out, in words; "" if none are."""
     names: Sequence[str] = document.links_leave_out or ()
     words = {

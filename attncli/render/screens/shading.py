@@ -52,11 +52,10 @@ def cross_shaded(document: CrossDocument, view: View) -> Lines:
     return stack((asking, keys))
 
 
-def compare_shaded(document: CompareDocument, head: ComparedHead, view: View) -> Lines:
+def compare_shaded(document: CompareDocument, head: ComparedHead, query: int, view: View) -> Lines:
     """The text of A: the query of the weight that moved most in brackets, each word tinted by how far its own
     moved."""
-    found = head.max_difference
     places = [left for left, _ in document.aligned]
     moved = np.zeros(len(document.a.tokens))
-    moved[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(found.query)]))[: len(places)]
-    return shaded(document.a.text, document.a.tokens, moved, view, query=found.query, tint="answer.tint.moved")
+    moved[places] = np.abs(np.nan_to_num(as_matrix(head.difference)[places.index(query)]))[: len(places)]
+    return shaded(document.a.text, document.a.tokens, moved, view, query=query, tint="answer.tint.moved")
