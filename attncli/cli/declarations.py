@@ -198,6 +198,7 @@ SHOW = option(
     metavar="PARTS",
     complete=completion.parts,
 )
+CODE = option("--code", help="Each step's line of code beside its formula.", panel=OUTPUT, values=("numpy", "torch"))
 BRIEF = option("--brief", help="Show the answer alone.", panel=OUTPUT)
 STEP = option("--step", help="Wait for a key after each step.", panel=OUTPUT)
 FULL = option("--full", help="Show every row, column and dimension.", panel=OUTPUT)

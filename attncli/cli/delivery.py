@@ -94,7 +94,7 @@ def check(
     )
 
 
-LOOKS = ("show", "brief", "full", "precision", "top", "ascii", "scale_colors")
+LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_colors")
 """The options about how a screen looks, by name."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.explain_delivery import check_steps, give
-from attncli.cli.explain_options import ExplainOutput, TextOutput, one_head
+from attncli.cli.explain_options import ExplainOutput, TextOutput, strongest_head
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat
@@ -53,6 +54,9 @@ def text(
     environment: Environment = ctx.obj
     check_steps(output, environment)
     how = answer.check(output, environment, "explain", heeded=("max_output", "show"))
+    if output.code is not None and output.brief:
+        raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
+    how = replace(how, code=output.code or "")
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer)
     one_only = output.json or output.svg is not None or output.step
     asked = (loaded, model, compute, query, output, environment, how)
@@ -87,8 +91,8 @@ def _document(
     if meant is not None:
         environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
     tokens = request.tokens_of(loaded, found)
-    layer, head = one_head(loaded, model)
     at = len(tokens) - 1 if query is None else request.query_index(environment, tokens, query)
+    layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")
     request.refuse_run(loaded, len(tokens), Wanted([layer], [head], stages=True), compute, "a shorter text")

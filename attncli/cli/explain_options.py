@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,12 @@ from attncli.arrays.selection import EVERY, Selection
 from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.offered_options import without
-from attncli.cli.options import ModelOptions, OutputOptions
+from attncli.cli.options import ComputeOptions, ModelOptions, OutputOptions
+from attncli.cli.output import Environment
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
+    from attncli.inputs.token import Token
     from attncli.models.model import Model
 
 DIGITS = 4
@@ -25,12 +28,13 @@ class ExplainOutput(OutputOptions):
 
     precision: Annotated[int, the.PRECISION] = DIGITS
     step: Annotated[bool, the.STEP] = False
+    code: Annotated[str | None, the.CODE] = None
 
 
 TextOutput = Annotated[ExplainOutput, without("scale_colors")]
-TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors")]
+TopicOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "code")]
 """Those of a topic about a text; its screen has no parts to choose from, and no ranking."""
-SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output")]
+SmallOutput = Annotated[ExplainOutput, without("show", "top", "scale_colors", "max_output", "code")]
 """Those of a topic without a text, whose document is small."""
 
 
@@ -44,6 +48,44 @@ def one_head(model: Model, asked: ModelOptions) -> tuple[int, int]:
     """The layer and the head that `--layer` and `--head` name; the first that attends, and 0, where they name none."""
     layer = one_layer(model, asked)
     return layer, one(request.numbers(asked.head, "head", model.spec.blocks[layer].attention.heads), "head")
+
+
+def strongest_head(
+    environment: Environment,
+    model: Model,
+    asked: ModelOptions,
+    compute: ComputeOptions,
+    text: str,
+    tokens: Sequence[Token],
+    query: int,
+) -> tuple[int, int]:
+    """The layer and the head that `--layer` and `--head` name; of a checkpoint, where one of them is open, the one in
+    which the query has its strongest link, as `attn run --query` counts links. Standard error says which that is."""
+    from msgspec import structs
+
+    from attncli.analysis.run import Wanted, run_document
+
+    if model.identity.source != "checkpoint" or not (asked.layer is None or asked.head is None):
+        return one_head(model, asked)
+    blocks = model.spec.blocks
+    layers = list(model.spec.attending()) if asked.layer is None else [one_layer(model, asked)]
+    heads: Selection = EVERY
+    if asked.head is not None:  # layers may have more heads or fewer
+        head = one(request.numbers(asked.head, "head", max(blocks[at].attention.heads for at in layers)), "head")
+        layers, heads = [at for at in layers if blocks[at].attention.heads > head], [head]
+    wanted = Wanted(layers, heads, query=query, matrices=False, top=1)
+    request.refuse_run(model, len(tokens), wanted, compute, "--layer L --head H, or a shorter text")
+    for every in (False, True):  # a link that says little, where there is no other
+        document = run_document(model, text, tokens, structs.replace(wanted, all_links=every))
+        if document.links:
+            link = document.links[0]
+            words = (tokens[query].text, tokens[link.key].text if link.key < len(tokens) else "bias_k")
+            environment.note(
+                f"layer {link.layer} head {link.head} has the strongest link of {words[0]!r}: {words[1]!r}, "
+                f"{link.weight:.2f}; --layer and --head choose another"
+            )
+            return link.layer, link.head
+    return layers[0], 0 if heads is EVERY else heads[0]
 
 
 def one(chosen: Selection, what: str) -> int:

@@ -14,7 +14,7 @@ from attncli.explore.key_moves import MOVES, PAGE
 from attncli.explore.search import link_name, pair_named
 from attncli.explore.source import live
 from attncli.explore.state import at_pair
-from attncli.explore.tour import STOPS, at_stop, begun
+from attncli.explore.tour import STOPS, at_stop, begun, stop_in_sight
 from attncli.explore.walk import Question, Walk
 from attncli.explore.why import STEPS
 from attncli.explore.work import Work
@@ -61,7 +61,7 @@ def tour(walk: Walk) -> None:
     source = live(walk.source, say(walk.view, "explore.tour.saved"))
     assert walk.held is not None
     if walk.tour is None:
-        walk.state = walk.state.sees("matrix")
+        walk.state = replace(walk.state.sees("matrix"), other=None)
 
         def begin() -> None:
             assert walk.held is not None
@@ -174,6 +174,8 @@ def act(walk: Walk, action: str) -> None:
                     walk.placed = True
                     walk.state = MOVES[action](walk.state, walk.held.extent)
                     walk.follow()
+                if walk.tour is not None and action != "tour":
+                    walk.tour = stop_in_sight(walk.state, walk.tour)
         except AttnError as error:
             walk.notice = Notice(error.what)
         walk.stage.draw()

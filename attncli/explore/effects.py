@@ -51,9 +51,21 @@ def rows(found: Effects | None) -> list[Ranked]:
     every = [row for row in found.every.effects if row.attention == "self"]
     most = max((turned(row) for row in every), default=0.0)
     return [
-        Ranked(row.layer, row.head, turned(row) / most if most else 0.0, number(turned(row)) if turned(row) else "0")
+        Ranked(
+            row.layer,
+            row.head,
+            turned(row) / most if most else 0.0,
+            number(turned(row)) if turned(row) else "0",
+            _baseline(row),
+        )
         for row in every
     ]
+
+
+def _baseline(row: EffectRow) -> str:
+    """What a random change of the size of the row's own turns the word by, for the rows that have it drawn."""
+    cosine = None if row.random is None else getattr(row.random.vector, "cosine", None)
+    return "" if cosine is None else number(cosine)
 
 
 def effects(state: State, held: Held, found: Effects | None, view: View, width: int, height: int) -> Pane:
@@ -77,14 +89,14 @@ def _told(state: State, held: Held, found: Effects, view: View) -> Lines:
     if found.head is not None and found.head.effects:
         row = found.head.effects[0]
         parts.append(say(view, "explore.effects.head", head, word, number(turned(row))))
-        random = None if row.random is None else getattr(row.random.vector, "cosine", None)
-        if random is not None:
-            parts.append(say(view, "explore.effects.random", number(random)))
+        if _baseline(row):
+            parts.append(say(view, "explore.effects.random", _baseline(row)))
     if found.cut is not None and found.cut.effects:
         cut = turned(found.cut.effects[0])
         parts.append(say(view, "explore.effects.cut", link_name(state, held, view), number(cut)))
     if found.every is not None:
         parts = [say(view, "explore.effects.every", word), *parts]
+        parts.append(say(view, "explore.effects.column"))
         parts.append(say(view, "effect.sum"))
     else:
         parts.append(say(view, "explore.effects.more"))

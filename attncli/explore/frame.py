@@ -19,6 +19,7 @@ from attncli.render.lines import Line, Piece, line_width
 from attncli.render.numbers import percent
 from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
+from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, safe
 from attncli.render.view import View
 
@@ -64,8 +65,7 @@ def framed(frame: Frame, width: int, height: int) -> Pane:
     """The screen, exactly this large."""
     view = frame.view
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
-        said = spell(say(view, "explore.small", LEAST_WIDTH, LEAST_HEIGHT), ascii=view.ascii)
-        return sized(Pane((((said, ""),),)), width, height, ascii=view.ascii)
+        return sized(_small(width, height, view), width, height, ascii=view.ascii)
     top = sized(Pane((_header(frame, width), _rule(width, view))), width, 2, ascii=view.ascii)
     foot = sized(_footer(frame, width), width, 1, ascii=view.ascii)
     room = height - top.height - foot.height
@@ -74,6 +74,15 @@ def framed(frame: Frame, width: int, height: int) -> Pane:
         return stacked((top, beside(blank(1, room), body), foot))
     told = _told(frame, width - 2, room)
     return stacked((top, _body(frame, width, room - told.height), told, foot))
+
+
+def _small(width: int, height: int, view: View) -> Pane:
+    """How large the window must be: as a sentence, or where that has no room the size alone."""
+    least = (LEAST_WIDTH, LEAST_HEIGHT)
+    rows = wrap(spell(say(view, "explore.small", *least), ascii=view.ascii), width, ascii=view.ascii)
+    if len(rows) > height or width < len("window"):
+        rows = [spell(say(view, "explore.small.short", *least), ascii=view.ascii)]
+    return Pane(tuple(((row, ""),) for row in rows))
 
 
 def _body(frame: Frame, width: int, height: int) -> Pane:

@@ -13,9 +13,9 @@ from attncli.explore.links import links
 from attncli.explore.models import model_list
 from attncli.explore.pane import Pane, blank
 from attncli.explore.search import link_name, search
-from attncli.explore.tour import STOPS
+from attncli.explore.tour import caption
 from attncli.explore.walk import Walk
-from attncli.explore.why import STEPS, why
+from attncli.explore.why import step_title, why
 from attncli.render.phrases import say
 from attncli.render.view import View
 
@@ -49,8 +49,7 @@ def _told(walk: Walk, view: View, notice: Notice) -> str:
     """The words of the tour's stop, in place of the answer."""
     if walk.tour is None or notice.said:
         return ""
-    stop = STOPS[walk.tour]
-    return f"{walk.tour + 1}/{len(STOPS)} · {say(view, f'explore.tour.{stop.name}')} {say(view, 'explore.tour.on')}"
+    return f"{caption(walk.state, walk.tour, view)} {say(view, 'explore.tour.on')}"
 
 
 def _over(walk: Walk, view: View) -> Drawn | None:
@@ -88,10 +87,8 @@ def _right(walk: Walk, held: Held, view: View) -> tuple[str, Drawn | None]:
                 lambda width, height: effects(state, held, walk.effects, view, width, height),
             )
         case "why":
-            step = min(state.step, len(STEPS) - 1)
-            name = say(view, f"explore.why.{STEPS[step]}.title")
             return (
-                say(view, "explore.title.why", step + 1, len(STEPS), name),
+                say(view, "explore.title.why", step_title(state, view)),
                 lambda width, height: why(state, walk.derivation, view, width, height, told=walk.tour is None),
             )
         case _:

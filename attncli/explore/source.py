@@ -87,7 +87,7 @@ class Live:
         spec = self.model.spec
         heads = everything(spec) if chosen is None else Chosen((chosen[0],), (chosen[1],))
         cut = None if link is None else Link(self.pieces(link[0]), self.pieces(link[1]))
-        removal = Removal(heads, link=cut, baseline="none" if chosen is None else "all")
+        removal = Removal(heads, link=cut, baseline="top" if chosen is None else "all")
         asked = Asked(("vector",), self.pieces(query), len(self.tokens) - 1)
         memory = free_memory().bytes
         return ablate_document(self.model, self.text, self.tokens, removal, asked, memory=memory, told=told)

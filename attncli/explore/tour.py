@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 
 from attncli.explore.held import Held
 from attncli.explore.state import Focus, Sight, State
+from attncli.explore.why import step_title
 from attncli.inputs.text import SAMPLE
+from attncli.render.phrases import say
+from attncli.render.view import View
 
 FROM, TO = "it", "animal"
 """The link of the sample sentence that the tour is about."""
@@ -25,14 +28,16 @@ class Stop:
 STOPS = (
     Stop("sentence", "matrix", "heads"),
     Stop("similarity", "why", "words", 0),
-    Stop("scores", "why", "words", 1),
-    Stop("softmax", "why", "words", 2),
-    Stop("output", "why", "words", 3),
+    Stop("scaled", "why", "words", 1),
+    Stop("masked", "why", "words", 2),
+    Stop("softmax", "why", "words", 3),
+    Stop("output", "why", "words", 4),
+    Stop("matrices", "why", "words", 5),
     Stop("heads", "search", "words"),
     Stop("effects", "effects", "words"),
     Stop("end", "matrix", "heads"),
 )
-"""The five steps of attention (the mask is told with the scores), with what goes before and what follows."""
+"""The five steps of attention, with what goes before and what follows."""
 
 
 def begun(state: State, held: Held) -> State:
@@ -49,4 +54,24 @@ def begun(state: State, held: Held) -> State:
 def at_stop(state: State, stop: int) -> State:
     """The place of a stop."""
     here = STOPS[stop]
-    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0)
+    return replace(state.sees(here.sight), focus=here.focus, step=here.step, top=0, row=0, other=None)
+
+
+def stop_in_sight(state: State, stop: int) -> int | None:
+    """The stop that tells of what is looked at now; None where the tour has no words for it."""
+    same = [at for at, one in enumerate(STOPS) if one.sight == state.sight and (one.step == state.step)]
+    return stop if stop in same else min(same, key=lambda at: abs(at - stop), default=None)
+
+
+def caption(state: State, stop: int, view: View) -> str:
+    """The words of a stop; a step of the derivation has the number that its title has. The colours of the heads and the
+    tint of the sentence are told as they are now."""
+    name = STOPS[stop].name
+    if name == "sentence":
+        side = "turned" if state.turned else "looks"
+        colour = f"explore.tour.colour.{side}" if state.measure == "word" else f"explore.measure.{state.measure}"
+        said = say(view, f"explore.tour.sentence.{side}", say(view, colour))
+    else:
+        said = say(view, f"explore.tour.{name}")
+    title = f"{step_title(state, view)} · " if STOPS[stop].sight == "why" else ""
+    return f"{title}{said}"

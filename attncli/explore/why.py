@@ -17,8 +17,17 @@ from attncli.render.phrases import say
 from attncli.render.screens.derivation import Derivation
 from attncli.render.view import View
 
-STEPS = ("similarity", "scores", "softmax", "output", "matrices")
-"""The parts of a derivation that are gone through, one at a time."""
+STEPS = ("similarity", "scaled", "masked", "softmax", "output", "matrices")
+"""The parts of a derivation that are gone through, one at a time: five numbered steps, and all of them as matrices."""
+NUMBERED = 5
+"""How many of them have a number."""
+
+
+def step_title(state: State, view: View) -> str:
+    """The number of the step in sight and its name; of the matrices, the name alone."""
+    step = min(state.step, len(STEPS) - 1)
+    name = say(view, f"explore.why.{STEPS[step]}.title")
+    return say(view, "explore.why.step", step + 1, NUMBERED, name) if step < NUMBERED else name
 
 
 def why(state: State, found: AttentionTopic | None, view: View, width: int, height: int, *, told: bool = True) -> Pane:
@@ -28,17 +37,29 @@ def why(state: State, found: AttentionTopic | None, view: View, width: int, heig
         return sized(Pane.of(remark(say(view, "explore.why.waiting"), replace(view, width=width))), width, height)
     close = replace(view, width=width, top=min(10, max(height - 8, 3)))
     step = STEPS[min(state.step, len(STEPS) - 1)]
-    part = getattr(Derivation(found, close), step)()
-    words = remark(say(view, f"explore.why.{step}"), close, style="")
-    block = stack((words, line(""), part)) if told else part
     sum_of = _in_a_line(found, state.key, close)
     room = max(height - len(sum_of.rows) - 1, 1)
+    if told:
+        words = remark(say(view, f"explore.why.{step}"), close, style="")
+        block = stack((words, line(""), getattr(Derivation(found, close), step)()))
+    else:
+        block = _whole(found, step, close, room)
     top = min(state.top, max(len(block.rows) - room, 0))
     shown = block.rows[top : top + room]
     left = len(block.rows) - top - len(shown)
     more: Line = ((spell(say(view, "explore.why.left", left), ascii=view.ascii), FAINT),) if left else ()
     rows = [*shown, *([()] * (room - len(shown))), more, *sum_of.rows]
     return sized(Pane(tuple(rows)), width, height, ascii=view.ascii)
+
+
+def _whole(found: AttentionTopic, step: str, view: View, room: int) -> Lines:
+    """A step with as many keys as leave its last line in sight; the others are told in one line."""
+    keys = len(found.tokens) + found.extra_keys
+    block: Lines = getattr(Derivation(found, view, keys), step)()
+    while step != "matrices" and len(block.rows) > room and keys > 1:
+        keys = max(min(keys - 1, keys - (len(block.rows) - room)), 1)
+        block = getattr(Derivation(found, replace(view, top=keys), 0), step)()
+    return block
 
 
 def _in_a_line(found: AttentionTopic, key: int, view: View) -> Lines:

@@ -10,8 +10,8 @@ PARTS_OF: dict[str, tuple[str, ...]] = {
     "difference": ("header", "heads", "answer"),
     "effects": ("header", "grid", "heads", "answer"),
     "explain": (
-        "header", "tokens", "shapes", "W_Q", "W_K", "W_V", "W_O", "projections", "similarity", "scores", "softmax",
-        "output", "residual", "matrices", "answer",
+        "header", "flow", "tokens", "shapes", "W_Q", "W_K", "W_V", "W_O", "projections", "similarity", "scaled",
+        "masked", "scores", "softmax", "output", "residual", "matrices", "answer",
     ),
     "find": ("header", "tokens", "heads", "answer"),
     "generate": ("header", "tokens", "continuation", "lookback", "heads"),

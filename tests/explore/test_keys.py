@@ -84,10 +84,12 @@ def test_enter_goes_through_the_steps_and_the_columns_add_up() -> None:
         *terms, total = (float(part) for part in line[50:].split() if "." in part)
         assert sum(terms) == pytest.approx(total, abs=0.006)
     steps: list[list[str]] = []
-    pressed(SENTENCE, *["enter"] * 5, start=START, size=(120, 40), each=lambda app: steps.append(lines(app)))
-    for step, name in enumerate(("similarity", "scale and mask", "softmax", "weighted sum", "as matrices"), 1):
+    pressed(SENTENCE, *["enter"] * 6, start=START, size=(120, 40), each=lambda app: steps.append(lines(app)))
+    for step, name in enumerate(("similarity", "scale", "mask", "softmax", "weighted sum"), 1):
         assert f"step {step} of 5: {name}" in shown(steps[step - 1], "why")
-    assert "1.0000" in "".join(steps[2]).replace("1.00 ", "1.0000")
+        assert any(f" {step} {word}" in "".join(steps[step - 1]) for word in (name, "output of dumpty"))
+    assert "why · as matrices" in shown(steps[5], "why")
+    assert "1.0000" in "".join(steps[3]).replace("1.00 ", "1.0000")
     assert walked("enter", "right", "right").step == 2
     assert walked("enter", "right", "left").step == 0
     assert walked("enter", "end", "down", "home", "up").top == 0
@@ -135,6 +137,8 @@ def test_effects_of_the_head_the_link_and_then_every_head() -> None:
     assert found is not None
     assert found.every is not None
     assert len(found.every.effects) == len(app.walk.held.heads if app.walk.held else ())
+    assert found.every.effects[0].random is not None
+    assert "random" in "".join(text)
     second = found.every.effects[1]
     assert (app.walk.state.layer, app.walk.state.head) == (second.layer, second.head)
     assert "change when taken away" in shown(text, "change when")
@@ -228,12 +232,46 @@ def test_help_tells_of_the_screen_in_view_and_of_every_key() -> None:
 def test_the_tour_goes_along_the_five_steps_of_the_sample() -> None:
     app, text = pressed(SENTENCE, "t", start=START)
     assert "cross the street" in "".join(text)
-    assert shown(text, "1/8")
-    seen = [(state.sight, state.step) for state in passed("t", *["enter"] * 8)[1:]]
-    steps = [("why", step) for step in range(4)]
+    seen = [(state.sight, state.step) for state in passed("t", *["enter"] * 10)[1:]]
+    steps = [("why", step) for step in range(6)]
     assert seen == [*steps, ("search", 0), ("effects", 0), ("matrix", 0), ("matrix", 0)]
     app, text = pressed(SENTENCE, "t", "t", "escape", start=START)
     assert app.walk.tour is None
+
+
+def test_the_tour_has_one_numbering_and_its_words_follow_the_arrows() -> None:
+    app, text = pressed(SENTENCE, "t", *["enter"] * 2, "right", "right", start=START, size=(120, 40))
+    assert "step 4 of 5: softmax" in shown(text, "why")
+    assert "step 4 of 5: softmax" in shown(text, "makes shares")
+    app, text = pressed(SENTENCE, "t", "enter", *["right"] * 5, start=START, size=(120, 40))
+    assert shown(text, "why · as matrices")
+    assert shown(text, "for all words at once")
+    assert not [line for line in text if re.search(r"[0-9]/[0-9]|Steps? [0-9]", line)]
+    app, text = pressed(SENTENCE, "t", "enter", "2", start=START, size=(120, 40))
+    assert app.walk.tour is None
+    assert shown(text, "looks most at")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 24), (120, 40)])
+@pytest.mark.parametrize(("step", "last"), [(1, "10 tired"), (4, "sum "), (5, "o  ")])
+def test_the_tour_points_at_nothing_that_is_hidden(size: tuple[int, int], step: int, last: str) -> None:
+    _, text = pressed(SENTENCE, "t", *["enter"] * step, start=START, size=size)
+    assert not [line for line in text if "more line" in line]
+    assert [line for line in text if f" {last}" in line or "keys shown" in line or "largest weights" in line]
+
+
+def test_the_tour_tells_the_measure_that_colours_the_heads() -> None:
+    _, text = pressed(SENTENCE, "m", "t", start=START)
+    assert shown(text, "entropy, nats")
+    assert "every head has a colour: entropy, nats." in " ".join(line.strip() for line in text)
+    _, text = pressed(SENTENCE, "t", "m", "m", start=START)
+    assert "every head has a colour: confidence." in " ".join(line.strip() for line in text)
+    _, text = pressed(SENTENCE, "r", "t", start=START)
+    assert "the word in brackets looks at the others" in " ".join(line.strip() for line in text)
+    _, text = pressed(SENTENCE, "t", "r", start=START)
+    assert "the others look at the word in brackets" in " ".join(line.strip() for line in text)
+    app, _ = pressed(SENTENCE, "d", "t", start=START)
+    assert app.walk.state.other is None
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])

@@ -66,7 +66,7 @@ def test_saved_stages_tell_why_as_the_run_itself_does(tmp_path: Path) -> None:
     options = ("--num-heads", "8", "--d-model", "16")
     file = saved(tmp_path, "run.safetensors", "run", TEXT, *options)
     start = State(head=5, query=2, key=1)
-    app, text = pressed(_saved(file), "enter", "enter", "enter", start=start, size=(110, 34))
+    app, text = pressed(_saved(file), *["enter"] * 4, start=start, size=(110, 34))
     found = app.walk.derivation
     assert found is not None
     assert "softmax" in shown(text, "why")

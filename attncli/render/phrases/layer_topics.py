@@ -2,11 +2,11 @@
 
 ENGLISH = {
     # one sentence before each step of the derivation
-    "lead.projections": "Every word becomes three vectors: a query that asks, a key that answers, a value that is passed on.",
-    "lead.similarity": "Q asks, K answers: q of {0} times k of each word, entry by entry, added up.",
-    "lead.scores": "The sums are brought to a scale that the softmax can use; what the mask hides drops out here.",
-    "lead.softmax": "The softmax makes weights of the scores: all at least 0, together 1.",
-    "lead.output": "Each word's value, times its weight, added up: that is what {0} takes from the others.",
+    "lead.projections": "Of each word: a query asks, a key answers, a value is passed on.",
+    "lead.similarity": "Q asks, K answers: q of {0} times each word's k, added up.",
+    "lead.scaled": "The sums are brought to a scale that the softmax can use.",
+    "lead.softmax": "Scores become weights: all at least 0, together 1.",
+    "lead.output": "Each value times its weight, added up: what {0} takes.",
     "lead.residual": "What follows the heads: their outputs become one vector of the layer.",
     "lead.matrices": "What was worked out for {0}, for all words at once.",
     "after.heads": "the heads' outputs become one: concat(O₁ … O_h)·W_O",
@@ -118,10 +118,10 @@ ENGLISH = {
 
 CHINESE = {
     "lead.projections": "每个词变成三个向量：提问的查询、应答的键、传递内容的值。",
-    "lead.similarity": "Q 提问，K 应答：{0} 的 q 与每个词的 k 逐项相乘再相加。",
-    "lead.scores": "把这些和缩放到适合 softmax 的范围；被掩码遮住的在这里退出。",
+    "lead.similarity": "Q 提问，K 应答：{0} 的 q 与每个词的 k 求点积：逐项相乘再相加。",
+    "lead.scaled": "把点积缩放到适合 softmax 的范围。",
     "lead.softmax": "softmax 把得分变成权重：都不小于 0，总和为 1。",
-    "lead.output": "每个词的值乘以它的权重再相加：这就是 {0} 从其他词取来的内容。",
+    "lead.output": "每个词的值乘以它的权重再相加：这就是 {0} 从各词取来的内容。",
     "lead.residual": "各头之后：它们的输出合成这一层的一个向量。",
     "lead.matrices": "上面为 {0} 算出的，现在对所有词一起算。",
     "after.heads": "各头的输出合为一个：concat(O₁ … O_h)·W_O",

@@ -90,6 +90,7 @@ OPTIONS: dict[str, str] = {
     "Parts of the screen to show, with commas between.": "屏幕上要显示的部分，用逗号分隔。",
     "Show the answer alone.": "只显示答案。",
     "Wait for a key after each step.": "每一步之后等待按键。",
+    "Each step's line of code beside its formula.": "在每一步的公式旁写出对应的代码。",
     "Show every row, column and dimension.": "显示每一行、每一列、每一维。",
     "Digits after the point.": "小数点后的位数。",
     "How many links or rows of a ranking.": "显示多少条连接，或排名中的多少行。",

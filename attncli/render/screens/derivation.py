@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,28 +13,45 @@ from attncli.analysis.documents.derivation import AttentionTopic, OutputSum, Pro
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
-from attncli.render.lines import Lines, spaced, stack
+from attncli.render.lines import Lines, line, line_width, spaced, stack
 from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells
 from attncli.render.screens.derivation_matrices import derivation_matrices
-from attncli.render.screens.worked import explain_answer, first_entry, residual
+from attncli.render.screens.worked import explain_answer, first_entry, first_sum, residual
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
-from attncli.render.token_names import placed, short
+from attncli.render.token_names import placed, quoted_token, short
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 ALL_KEYS, NAME = 16, 14
 """Keys of which each has its own line; of more, the strongest have. And cells of a name."""
+SHORT = 4
+"""The same on a short screen, unless so many were asked for."""
+ROOMY = 72
+"""Columns from which on a short screen says of each step in a sentence what it does."""
+CODE = "cyan"
+"""The style of a line of code."""
+MENTIONED = 6
+"""Hidden keys that are named; of more, the number is told."""
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """An `attn.explain/1` document about a query, in its view; each method is one part of the screen."""
+    """An `attn.explain/1` document about a query, in its view; each method is one part of the screen.
+
+    all_keys: up to so many keys each has its own line. compact: whether parts are short: one key stands for all where
+    a step does the same to each. leads: whether each step says first, in a sentence, what it does. code: each step's
+    lines of code.
+    """
 
     document: AttentionTopic
     view: View
+    all_keys: int = ALL_KEYS
+    compact: bool = False
+    leads: bool = False
+    code: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> list[str]:
@@ -53,9 +70,10 @@ class Derivation:
     @cached_property
     def shown(self) -> list[int]:
         """The keys with a line of their own, by position."""
-        if self.view.full or len(self.names) <= ALL_KEYS:
+        if self.view.full or len(self.names) <= self.all_keys:
             return list(range(len(self.names)))
-        order = np.argsort(-self.weights, kind="stable")[: self.view.top]
+        most = SHORT - 1 if self.compact and self.view.few else self.view.top  # the others take a line, too
+        order = np.argsort(-self.weights, kind="stable")[:most]
         return sorted(int(at) for at in order)
 
     @cached_property
@@ -65,6 +83,21 @@ class Derivation:
     def key(self, at: int) -> str:
         """A key's position and text."""
         return placed(at, self.names[at], NAME, self.view)
+
+    def _title(self, number: int, part: str, note: str) -> Lines:
+        """A step's number and name, its formula with the code beside it, and what it does in a sentence."""
+        view = self.view
+        title = f"{number} {say(view, part, self.query)}" if number else say(view, part)
+        top = heading(title, note, view)
+        lines = [spell(text, ascii=view.ascii) for text in self.code.get(part, ())]
+        if lines and len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells("; ".join(lines)) <= view.width:
+            top = line(*top.rows[0], ("   ", ""), ("; ".join(lines), CODE))
+        elif lines:
+            top = stack((top, *(line((f"  {text}", CODE)) for text in lines)))
+        # the mask says itself what it hides, and a narrow screen has room for the formulas alone
+        leads = self.leads and part != "masked" and not (self.compact and view.width < ROOMY)
+        said = say(view, f"lead.{part}", say(view, "quoted", self.query)) if leads else ""
+        return stack((top, remark(said, view, style="")))
 
     def place(self) -> Lines:
         """Which layer, head and query."""
@@ -77,8 +110,10 @@ class Derivation:
         step, view = self.document.step(Projections), self.view
         rows = self.shown
         names = [self.names[at] for at in rows]
-        title = heading(say(view, "projections"), say(view, "projections.note"), view)
+        title = self._title(0, "projections", say(view, "projections.note"))
         turned = remark(say(view, "projections.rotated") if self.document.rotated else "", view)
+        if self.compact:
+            return stack((title, turned, first_sum(step, self.query, view)))
         q = vectors([step.q], [self.names[self.document.query]], view, title="q", row_numbers=[self.document.query])
         k, v = (
             vectors(np.asarray(getattr(step, name))[rows], names, view, title=name, row_numbers=rows)
@@ -114,40 +149,73 @@ class Derivation:
             ]
             for at in self.shown
         ]
-        title, note = say(view, "similarity", self.query), say(view, "similarity.note")
-        return stack((ledger([*columns, "q·k"], rows, [], view, title=title, note=note), self._left_out()))
+        title = self._title(1, "similarity", say(view, "similarity.note"))
+        return stack((title, ledger([*columns, "q·k"], rows, [], view), self._left_out()))
 
-    def scores(self) -> Lines:
-        """From q·k to the score that enters the softmax: scale, soft cap, bias, mask."""
+    def scaled(self) -> Lines:
+        """From q·k to the score: scale, soft cap, bias; one key worked out where the screen is short."""
         step, view = self.document.step(Scores), self.view
-        raw = self.document.step(Products).raw
-        columns = [say(view, "column.key"), "q·k", say(view, "column.scaled")]
-        columns += [say(view, "column.capped")] if step.capped is not None else []
-        columns += [say(view, "column.bias")] if step.bias is not None else []
-        rows = []
-        for at in self.shown:
-            row = [self.key(at), self._number(raw[at]), self._number(step.scaled[at])]
-            row += [self._number(step.capped[at])] if step.capped is not None else []
-            row += [self._number(step.bias[at])] if step.bias is not None else []
-            rows.append([*row, self._number(step.scores[at]) if step.visible[at] else spell("−∞", ascii=view.ascii)])
         model = self.document.model
         root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
         note = (
             say(view, "scores.root", brief(step.scale), root) if root else say(view, "scores.note", brief(step.scale))
         )
-        note = say(view, "scores.none") if step.scale == 1 else note
-        hidden = "" if all(step.visible) else spell("−∞: ", ascii=view.ascii) + say(view, "scores.hidden")
-        body = ledger(
-            [*columns, say(view, "column.score")], rows, [], view, title=say(view, "scores", self.query), note=note
-        )
-        return stack((body, remark(hidden, view)))
+        title = self._title(2, "scaled", say(view, "scores.none") if step.scale == 1 else note)
+        raw = self.document.step(Products).raw
+        plain = step.capped is None and step.bias is None
+        if self.compact:
+            at = int(np.argmax(self.weights))
+            numbers = [self._number(raw[at])]
+            if step.scale != 1:
+                by = f"/ √{root}" if root else f"× {brief(step.scale)}"
+                numbers.append(f"{numbers[0]} {by} = {self._number(step.scaled[at])}")
+            if step.capped is not None:
+                cap, before = brief(step.softcap or 0.0), self._number(step.scaled[at])
+                numbers.append(f"{cap}·tanh({before} / {cap}) = {self._number(step.capped[at])}")
+            if step.bias is not None:
+                before = step.scaled[at] if step.capped is None else step.capped[at]
+                sum_of = (
+                    f"{self._number(before)} + {self._number(step.bias[at])} = {self._number(before + step.bias[at])}"
+                )
+                numbers.append(sum_of.replace("+ -", "− "))
+            worked = say(view, "scaled.worked", self.key(at), say(view, "list.comma").join(numbers))
+            return stack((title, remark(spell(worked, ascii=view.ascii), view)))
+        columns = [say(view, "column.key"), "q·k", *([] if plain else [say(view, "column.scaled")])]
+        columns += [say(view, "column.capped")] if step.capped is not None else []
+        columns += [say(view, "column.bias")] if step.bias is not None else []
+        added = (step.capped if step.capped is not None else step.scaled) + (0.0 if step.bias is None else step.bias)
+        rows = []
+        for at in self.shown:
+            row = [self.key(at), self._number(raw[at]), *([] if plain else [self._number(step.scaled[at])])]
+            row += [self._number(step.capped[at])] if step.capped is not None else []
+            row += [self._number(step.bias[at])] if step.bias is not None else []
+            rows.append([*row, self._number(added[at])])
+        return stack((title, ledger([*columns, say(view, "column.score")], rows, [], view)))
+
+    def masked(self) -> Lines:
+        """Which keys the mask hides from the query, by name."""
+        step, view = self.document.step(Scores), self.view
+        hidden = [at for at, seen in enumerate(step.visible) if not seen]
+        title = self._title(3, "masked", say(view, "masked.note"))
+        asked = quoted_token(self.document.tokens, self.document.query, view)
+        if not hidden:
+            return stack((title, remark(say(view, "masked.none", asked, len(step.visible)), view, style="")))
+        most = len(hidden) if view.full else MENTIONED
+        names = say(view, "list.comma").join(self.key(at) for at in hidden[:most])
+        more = say(view, "masked.more", len(hidden) - most) if len(hidden) > most else ""
+        told = say(view, "masked.hidden", asked, len(hidden), len(step.visible), f"{names}{more}")
+        return stack((title, remark(spell(told, ascii=view.ascii), view, style="")))
+
+    def scores(self) -> Lines:
+        """Steps 2 and 3 together: what becomes of the sums before the softmax."""
+        return spaced((self.scaled(), self.masked()))
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""
         step, view = self.document.step(SoftmaxRow), self.view
-        title, note = say(view, "softmax", self.query), say(view, "softmax.note")
+        title = self._title(4, "softmax", say(view, "softmax.note"))
         if step.highest is None:
-            return stack((heading(title, note, view), remark(say(view, "empty"), view)))
+            return stack((title, remark(say(view, "empty"), view)))
         raised = np.asarray(step.exponentials, np.float64)
         exponentials = [
             *raised[self.shown],
@@ -193,18 +261,16 @@ class Derivation:
             [row[: 6 if room else 5] for row in rows],
             total[: 6 if room else 5],
             view,
-            title=title,
-            note=note,
             strong=strong,
             bars=5 if room > 0 else None,
         )
         sink = say(view, "softmax.sink.note") if step.sink is not None else ""
         return stack(
             (
+                title,
                 body,
-                remark(say(view, "softmax.max", self._number(step.highest)), view),
+                remark("" if self.compact else say(view, "softmax.max", self._number(step.highest)), view),
                 remark(sink, view),
-                self._left_out(),
             )
         )
 
@@ -238,9 +304,9 @@ class Derivation:
                 ]
             )
         total = ["o", "", *(self._number(value) + " " * (digits - view.precision) for value in output[:dims])]
-        title, note = say(view, "output", self.query), say(view, "output.note")
-        more = say(view, "shown.dims", dims - 1, len(output)) if dims < len(output) else ""
-        return stack((ledger(names, rows, total, view, title=title, note=note), remark(more, view)))
+        title = self._title(5, "output", say(view, "output.note"))
+        more = say(view, "shown.dims", dims - 1, len(output)) if dims < len(output) and not self.compact else ""
+        return stack((title, ledger(names, rows, total, view), remark(more, view)))
 
     def matrices(self) -> Lines:
         """The same numbers for every query, the worked one marked, and how far the two agree."""
@@ -260,8 +326,5 @@ class Derivation:
 
     def _left_out(self) -> Lines:
         """How many keys have a line of their own, where not all have."""
-        return remark(say(self.view, "shown.keys", len(self.shown), len(self.names)) if self.rest else "", self.view)
-
-
-PARTS: Sequence[str] = ("projections", "similarity", "scores", "softmax", "output", "residual", "matrices", "answer")
-"""The parts of a derivation in the order of computation."""
+        name = "shown.few" if self.compact else "shown.keys"
+        return remark(say(self.view, name, len(self.shown), len(self.names)) if self.rest else "", self.view)

@@ -14,10 +14,17 @@ from attncli.render.screens import derivation
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.run import shapes_part
 from attncli.render.screens.stages import PROJECTIONS, SHOWN, WHY, projection_table
+from attncli.render.screens.steps import code_lines, flow_part
 from attncli.render.view import View
 
 PARTS = PARTS_OF["explain"]
 """Every part of a derivation, in the order of the screen."""
+DEFAULT = ("header", "flow", "projections", "similarity", "scaled", "masked", "softmax", "output", "answer")
+"""Those that are shown where none are named: the five steps of one query."""
+TWICE = ("scores",)
+"""Those that only repeat others under one name."""
+LED = ("residual", "matrices")
+"""Those that follow the steps; a sentence leads to them."""
 
 
 def explain_screen(document: ExplainDocument, view: View) -> Lines:
@@ -38,18 +45,35 @@ def explain_blocks(document: ExplainDocument, view: View) -> list[Lines]:
     return [clipped(block, view.width, ascii=view.ascii) for block in blocks]
 
 
+def _wanted(part: str, view: View) -> bool:
+    """Whether a part is shown: those named, or of a full view all, else the five steps."""
+    if view.brief:
+        return part == "answer"
+    if view.show is not None:
+        return part in view.show and not (part in TWICE and {"scaled", "masked"} & view.show)
+    return part not in TWICE if view.full else part in DEFAULT
+
+
 def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
-    worked = derivation.Derivation(document, view)
+    compact = view.show is None and not view.full
+    keys = derivation.SHORT if compact else derivation.ALL_KEYS
+    code = code_lines(document, view.code) if view.code else {}
+    worked = derivation.Derivation(document, view, keys, compact, leads=True, code=code)
     blocks: list[Lines] = []
     for part in PARTS:
-        if (view.show is not None and part not in view.show) or (view.brief and part != "answer"):
+        if not _wanted(part, view):
             continue
         match part:
             case _ if part in PROJECTIONS:
                 blocks.append(_projection(part, document, view) if view.show is not None else Lines())
             case "header":
-                kept = remark(say(view, "kept", view.precision), view)
-                blocks.append(spaced((header(document, view), worked.place(), kept)))
+                kept = say(view, "explain.more") if compact else say(view, "kept", view.precision)
+                place = stack((worked.place(), remark(kept, view)))
+                blocks.append(
+                    stack((header(document, view), place)) if compact else spaced((header(document, view), place))
+                )
+            case "flow":
+                blocks.append(flow_part(document, view))
             case "tokens":
                 blocks.append(shown_tokens(document, view))
             case "shapes":
@@ -58,8 +82,8 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
                 blocks.append(worked.answer())
             case _:
                 told = getattr(worked, part)()
-                lead = remark(say(view, f"lead.{part}", say(view, "quoted", worked.query)), view, style="")
-                blocks += [stack((lead, told))] if told.rows else []
+                said = say(view, f"lead.{part}", say(view, "quoted", worked.query)) if part in LED else ""
+                blocks += [stack((remark(said, view, style=""), told))] if told.rows else []
     return blocks
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.analysis.documents.derivation import SoftmaxRow
-from attncli.render.headings import sentences
+from attncli.render.glyphs import spell
+from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, spaced, stack
 from attncli.render.numbers import percent
 from attncli.render.phrases import say
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 TERMS = 6
 """Products of one entry that have a line of their own."""
+PRODUCTS = 1
+"""The same where an entry is told in one line."""
 
 
 def first_entry(step: Projections, name: str, view: View) -> Lines:
@@ -65,6 +68,25 @@ def first_entry(step: Projections, name: str, view: View) -> Lines:
         title=say(view, "worked.title", name),
         note=say(view, "worked.note"),
     )
+
+
+def first_sum(step: Projections, name: str, view: View) -> Lines:
+    """q_0 in one line, its first product written out; where the document has no column of W_Q, q itself."""
+    column = step.column
+    if column is UNSET:
+        return vectors([step.q], [name], view, title="q")
+    x, weights = np.asarray(step.x, np.float64), np.asarray(column, np.float64)
+    bias = 0.0 if step.bias is UNSET else step.bias
+    write = f"{{:.{view.precision}f}}".format
+
+    def factor(value: float) -> str:
+        return f"({write(value)})" if value < 0 else write(value)
+
+    terms = [f"{factor(x[at])}·{factor(weights[at])}" for at in range(min(len(x), PRODUCTS))]
+    terms += [say(view, "worked.others", len(x) - PRODUCTS)] if len(x) > PRODUCTS else []
+    terms += [factor(bias)] if step.bias is not UNSET else []
+    told = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
+    return remark(spell(say(view, "worked.line", name, told), ascii=view.ascii), view)
 
 
 def residual(document: AttentionTopic, view: View) -> Lines:
