@@ -70,6 +70,7 @@ def strongest_head(
     blocks = model.spec.blocks
     layers = list(model.spec.attending()) if asked.layer is None else [one_layer(model, asked)]
     heads: Selection = EVERY
+    head = 0
     if asked.head is not None:  # layers may have more heads or fewer
         head = one(request.numbers(asked.head, "head", max(blocks[at].attention.heads for at in layers)), "head")
         layers, heads = [at for at in layers if blocks[at].attention.heads > head], [head]
@@ -85,7 +86,7 @@ def strongest_head(
                 f"{link.weight:.2f}; --layer and --head choose another"
             )
             return link.layer, link.head
-    return layers[0], 0 if heads is EVERY else heads[0]
+    return layers[0], head
 
 
 def one(chosen: Selection, what: str) -> int:

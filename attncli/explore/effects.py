@@ -98,6 +98,6 @@ def _told(state: State, held: Held, found: Effects, view: View) -> Lines:
         parts = [say(view, "explore.effects.every", word), *parts]
         parts.append(say(view, "explore.effects.column"))
         parts.append(say(view, "effect.sum"))
-    else:
-        parts.append(say(view, "explore.effects.more"))
+        return remark(say(view, "sentences").join(parts), view, style="")
+    parts.append(say(view, "explore.effects.more"))
     return stack(remark(part, view, style="") for part in parts)

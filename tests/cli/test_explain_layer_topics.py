@@ -157,7 +157,7 @@ def test_parts_are_named_as_the_texts_name_them() -> None:
         assert ask("run", TEXT, "--show", name).out.startswith(title)
     assert ask("run", TEXT, "--show", "Z").code == 2
     assert "no W_O here" in ask("run", TEXT, "--show", "W_O").out
-    assert ask("explain", TEXT, "--show", "S").out.splitlines()[1].startswith("similarity")
+    assert ask("explain", TEXT, "--show", "S").out.startswith("1 similarity")
 
 
 def test_heads_of_a_derivation_add_up() -> None:
@@ -181,7 +181,7 @@ def stepping(*keys: str) -> tuple[int, str, int]:
 def test_steps_wait_for_a_key() -> None:
     code, whole, used = stepping(*" " * 30)
     assert code == 0
-    assert used > 8
+    assert used == 8
     assert '"on" looks most at' in whole
     assert stepping(" ", " ", "q")[2] == 3
     assert "looks most at" not in stepping(" ", " ", "q")[1]

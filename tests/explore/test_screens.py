@@ -124,7 +124,7 @@ def test_wide_words_keep_the_columns_apart() -> None:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("width", [8, 12, 20, 30, 34, 39])
 def test_a_window_that_is_too_small_says_how_large_it_must_be(width: int, lang: str) -> None:
-    app, text = pressed(SENTENCE, size=(width, 10), view=View(lang=lang))
+    _, text = pressed(SENTENCE, size=(width, 10), view=View(lang=lang))
     said = " ".join(line.strip() for line in text if line.strip())
     assert "40 × 12" in said
     assert all(cells(line) <= width for line in text)

@@ -18,7 +18,7 @@ from attncli.render.numbers import brief, root_of
 from attncli.render.phrases import say
 from attncli.render.safe import cells
 from attncli.render.screens.derivation_matrices import derivation_matrices
-from attncli.render.screens.worked import explain_answer, first_entry, first_sum, residual
+from attncli.render.screens.worked import explain_answer, first_entry, first_sum, hidden_keys, one_score, residual
 from attncli.render.tables import ledger
 from attncli.render.term_digits import adding_digits
 from attncli.render.token_names import placed, quoted_token, short
@@ -33,8 +33,6 @@ ROOMY = 72
 """Columns from which on a short screen says of each step in a sentence what it does."""
 CODE = "cyan"
 """The style of a line of code."""
-MENTIONED = 6
-"""Hidden keys that are named; of more, the number is told."""
 
 
 @dataclass(frozen=True)
@@ -165,21 +163,7 @@ class Derivation:
         plain = step.capped is None and step.bias is None
         if self.compact:
             at = int(np.argmax(self.weights))
-            numbers = [self._number(raw[at])]
-            if step.scale != 1:
-                by = f"/ √{root}" if root else f"× {brief(step.scale)}"
-                numbers.append(f"{numbers[0]} {by} = {self._number(step.scaled[at])}")
-            if step.capped is not None:
-                cap, before = brief(step.softcap or 0.0), self._number(step.scaled[at])
-                numbers.append(f"{cap}·tanh({before} / {cap}) = {self._number(step.capped[at])}")
-            if step.bias is not None:
-                before = step.scaled[at] if step.capped is None else step.capped[at]
-                sum_of = (
-                    f"{self._number(before)} + {self._number(step.bias[at])} = {self._number(before + step.bias[at])}"
-                )
-                numbers.append(sum_of.replace("+ -", "− "))
-            worked = say(view, "scaled.worked", self.key(at), say(view, "list.comma").join(numbers))
-            return stack((title, remark(spell(worked, ascii=view.ascii), view)))
+            return stack((title, one_score(step, self.key(at), at, float(raw[at]), root, view)))
         columns = [say(view, "column.key"), "q·k", *([] if plain else [say(view, "column.scaled")])]
         columns += [say(view, "column.capped")] if step.capped is not None else []
         columns += [say(view, "column.bias")] if step.bias is not None else []
@@ -195,16 +179,9 @@ class Derivation:
     def masked(self) -> Lines:
         """Which keys the mask hides from the query, by name."""
         step, view = self.document.step(Scores), self.view
-        hidden = [at for at, seen in enumerate(step.visible) if not seen]
-        title = self._title(3, "masked", say(view, "masked.note"))
         asked = quoted_token(self.document.tokens, self.document.query, view)
-        if not hidden:
-            return stack((title, remark(say(view, "masked.none", asked, len(step.visible)), view, style="")))
-        most = len(hidden) if view.full else MENTIONED
-        names = say(view, "list.comma").join(self.key(at) for at in hidden[:most])
-        more = say(view, "masked.more", len(hidden) - most) if len(hidden) > most else ""
-        told = say(view, "masked.hidden", asked, len(hidden), len(step.visible), f"{names}{more}")
-        return stack((title, remark(spell(told, ascii=view.ascii), view, style="")))
+        told = hidden_keys(step, asked, self.key, view)
+        return stack((self._title(3, "masked", say(view, "masked.note")), told))
 
     def scores(self) -> Lines:
         """Steps 2 and 3 together: what becomes of the sums before the softmax."""

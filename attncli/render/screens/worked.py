@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from attncli.analysis.documents.derivation import SoftmaxRow
 from attncli.render.glyphs import spell
 from attncli.render.headings import remark, sentences
 from attncli.render.lines import Lines, spaced, stack
-from attncli.render.numbers import percent
+from attncli.render.numbers import brief, percent
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.sentence_answer import not_learned
@@ -25,11 +25,13 @@ from attncli.render.vectors import vectors
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.derivation import AttentionTopic, Projections
+    from attncli.analysis.documents.derivation import AttentionTopic, Projections, Scores
 
 
 TERMS = 6
 """Products of one entry that have a line of their own."""
+MENTIONED = 6
+"""Hidden keys that are named; of more, the number is told."""
 PRODUCTS = 1
 """The same where an entry is told in one line."""
 
@@ -87,6 +89,41 @@ def first_sum(step: Projections, name: str, view: View) -> Lines:
     terms += [factor(bias)] if step.bias is not UNSET else []
     told = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
     return remark(spell(say(view, "worked.line", name, told), ascii=view.ascii), view)
+
+
+def one_score(step: Scores, name: str, at: int, raw: float, root: str, view: View) -> Lines:
+    """The score of one key in a line: q·k scaled, capped, and with what its position adds. root: of what it is divided
+    by the square root, if it is."""
+
+    def write(value: float) -> str:
+        return f"{value:.{view.precision}f}"
+
+    value = raw
+    parts = [write(value)]
+    if step.scale != 1:
+        parts.append(f"{write(value)} {f'/ √{root}' if root else f'× {brief(step.scale)}'} = {write(step.scaled[at])}")
+        value = float(step.scaled[at])
+    if step.capped is not None:
+        cap = brief(step.softcap or 0.0)
+        parts.append(f"{cap}·tanh({write(value)} / {cap}) = {write(step.capped[at])}")
+        value = float(step.capped[at])
+    if step.bias is not None:
+        added = f"{write(value)} + {write(step.bias[at])} = {write(value + float(step.bias[at]))}"
+        parts.append(added.replace("+ -", "− "))
+    worked = say(view, "scaled.worked", name, say(view, "list.comma").join(parts))
+    return remark(spell(worked, ascii=view.ascii), view)
+
+
+def hidden_keys(step: Scores, asked: str, name: Callable[[int], str], view: View) -> Lines:
+    """Which keys the mask hides from the query, the first by name; or that it hides none."""
+    hidden = [at for at, seen in enumerate(step.visible) if not seen]
+    if not hidden:
+        return remark(say(view, "masked.none", asked, len(step.visible)), view, style="")
+    most = len(hidden) if view.full else MENTIONED
+    names = say(view, "list.comma").join(name(at) for at in hidden[:most])
+    more = say(view, "masked.more", len(hidden) - most) if len(hidden) > most else ""
+    told = say(view, "masked.hidden", asked, len(hidden), len(step.visible), f"{names}{more}")
+    return remark(spell(told, ascii=view.ascii), view, style="")
 
 
 def residual(document: AttentionTopic, view: View) -> Lines:

@@ -1,0 +1,154 @@
+"""`attn explain TEXT`: its five numbered steps, the flow of their shapes, their code, and the head they are about."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from asking import ask
+
+TEXT = "humpty dumpty sat on"
+
+
+def flat(screen: str) -> str:
+    return " ".join(screen.split())
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (TEXT, "--query", "on"),
+        ("The animal did not cross the street because it was too tired", "--query", "it", "--mask", "causal"),
+        ("a b c d e f", "--softcap", "3", "--position", "alibi", "--num-heads", "2", "--residual", "--layer-norm"),
+    ],
+)
+def test_the_five_steps_fit_in_sixty_lines(options: tuple[str, ...], width: int, lang: str) -> None:
+    screen = ask("explain", *options, "--lang", lang, width=width).out
+    assert len(screen.splitlines()) < 60
+    query = options[2] if options[1] == "--query" else "f"
+    titles = [f"1 similarity of {query}", "2 scale", "3 mask", f"4 softmax of {query}", f"5 output of {query}"]
+    if lang == "zh":
+        titles = [f"1 {query} 与每个键", "2 缩放", "3 掩码", f"4 {query} 的 softmax", f"5 {query} 的输出"]
+    places = [screen.index(f"\n{title}") for title in titles]
+    assert places == sorted(places)
+    flow = flat(screen[: places[0]])
+    assert flow.count(" → ") == 7
+    found = [flow.index(f"→ {name}") for name in ("Q, K, V", "1 QKᵀ", "2 ", "3 ", "4 softmax", "5 A·V", "O")]
+    assert found == sorted(found)
+    assert ("more: --full" if lang == "en" else "更多：--full") in screen
+
+
+def test_the_flow_has_the_shapes_of_the_run() -> None:
+    screen = ask("explain", TEXT, "--num-heads", "2", "--d-model", "12", "--d-v", "5", width=120).out
+    rows = screen.splitlines()
+    at = next(place for place, row in enumerate(rows) if row.startswith("X "))
+    assert rows[at + 1].split() == ["4×12", "4×6,", "4×6,", "4×5", *["4×4"] * 4, "4×5"]
+
+
+def test_a_step_tells_of_the_mask_whether_there_is_one_or_none() -> None:
+    assert 'Nothing is hidden: "on" may look at all 4 keys.' in ask("explain", TEXT).out
+    hidden = flat(ask("explain", TEXT, "--query", "dumpty", "--mask", "causal").out)
+    assert 'Hidden from "dumpty": 2 of 4 keys, their score becomes −∞ (2 sat, 3 on).' in hidden
+    assert "没有遮住任何键" in ask("explain", TEXT, "--lang", "zh").out
+    many = " ".join(f"w{at}" for at in range(20))
+    assert "and 13 more)" in flat(ask("explain", many, "--query", "#0", "--mask", "causal").out)
+    assert "and 13 more)" not in flat(ask("explain", many, "--query", "#0", "--mask", "causal", "--full").out)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (), ("--scale", "none"), ("--scale", "0.3", "--softcap", "3", "--position", "alibi"),
+        ("--scale", "sqrt-dmodel", "--num-heads", "2", "--head", "1"), ("--mask", "causal", "--softcap", "0.7"),
+    ],
+)  # fmt: skip
+def test_the_scale_is_worked_out_for_one_key(options: tuple[str, ...]) -> None:
+    asked = ("explain", TEXT, "--query", "sat", *options)
+    line = flat(ask(*asked).out).rpartition("2 scale")[2].partition(" 3 mask")[0]
+    steps = ask(*asked, "--json").json["steps"]
+    at = int(re.search(r"for (\d) ", line)[1])  # type: ignore[index]
+    raw, score = steps[1]["raw"][at], steps[2]["scores"][at]
+    assert f"q·k = {raw:.4f}" in line
+    told = re.findall(r"(-?\d+\.\d{4})", line.partition(";")[0])
+    assert float(told[-1]) == pytest.approx(score, abs=2e-4)
+
+
+def run_code(lines: list[str], library: str, options: tuple[str, ...]) -> None:
+    """The code of the screen, run on the run's own q, k and v, gives the run's own weights and output."""
+    run = ask("run", TEXT, *options, "--json", "--stages", "all", "--dtype", "float64").json
+    stages = run["layers"][0]["heads"][0]["stages"]
+    held = {name: np.asarray([[np.nan if cell is None else cell for cell in row] for row in stages[name]], float)
+            for name in ("q", "k", "v", "scaled", "weights", "mixed") if name in stages}  # fmt: skip
+    capped, biased = (np.asarray(stages.get(name, stages["scaled"]), float) for name in ("capped", "biased"))
+    if "biased" not in stages:
+        biased = capped
+    masked = stages.get("masked") or stages["scaled"]
+    values = {
+        "q": held["q"], "k": held["k"], "v": held["v"], "bias": biased - capped,
+        "visible": np.asarray([[cell is not None for cell in row] for row in masked]),
+    }  # fmt: skip
+    if library == "torch":
+        values = {name: torch.as_tensor(value) for name, value in values.items()}
+    with np.errstate(invalid="ignore"):
+        exec("\n".join(lines), {"np": np, "torch": torch}, values)
+    np.testing.assert_allclose(values["a"], held["weights"], atol=1e-9)
+    np.testing.assert_allclose(values["o"], held["mixed"], atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (), ("--scale", "0.3"), ("--scale", "none", "--mask", "causal"), ("--softcap", "3", "--position", "alibi"),
+        ("--position", "rope", "--num-heads", "2", "--head", "1"), ("--mask", "padding:4", "--mask", "window:1"),
+        ("--d-model", "7", "--softcap", "0.125", "--mask", "sample_inputs/nothing.json"),
+    ],
+)  # fmt: skip
+def test_each_steps_code_computes_what_the_run_does(options: tuple[str, ...], library: str, tmp_path: Path) -> None:
+    if "sample_inputs/nothing.json" in options:  # one row sees nothing
+        mask = tmp_path / "mask.json"
+        mask.write_text(json.dumps([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 1], [1, 1, 0, 0]]))
+        options = (*options[:-1], str(mask))
+    wide = ask("explain", TEXT, *options, "--code", library, width=200).out
+    found = [
+        piece.strip()
+        for line in wide.splitlines()
+        for piece in re.split(r" {2,}|; ", line)
+        if re.match(r"[saeo] = (?!q·k|−|Σ)", piece.strip())
+    ]
+    order = [line[:1] for line in found]
+    assert order == sorted(order, key="seao".index)
+    run_code(found, library, options)
+
+
+def test_code_is_part_of_a_screen() -> None:
+    assert ask("explain", TEXT, "--code", "numpy", "--json").code == 2
+    assert ask("explain", TEXT, "--code", "numpy", "--brief").code == 2
+    assert ask("explain", TEXT, "--code", "jax").code == 2
+    assert "s = q @ k.T" in ask("explain", TEXT, "--code", "torch", "--full").out
+    assert "s = q @ k.T" not in ask("explain", TEXT).out
+    assert ask("explain", "mask", TEXT, "--code", "torch").code == 2
+
+
+def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
+    sentence = "The animal didn't cross the street because it was too tired"
+    asked = ("explain", sentence, "--model", "minilm", "--query", "it")
+    link = ask("run", *asked[1:], "--top", "1", "--json").json["links"][0]
+    answer = ask(*asked)
+    assert f"layer {link['layer']} head {link['head']} · query" in answer.out
+    assert f"layer {link['layer']} head {link['head']} has the strongest link of 'it': 'tired'" in answer.err
+    assert (link["layer"], link["head"]) == (2, 1)
+    fifth = ask(*asked, "--layer", "5", "--json").json
+    assert (fifth["layer"], fifth["head"]) == (5, 11)
+    eleventh = ask(*asked, "--head", "11", "--json").json
+    assert (eleventh["layer"], eleventh["head"]) == (5, 11)
+    named = ask(*asked, "--layer", "0", "--head", "3")
+    assert "layer 0 head 3 · query" in named.out
+    assert "strongest" not in named.err
+    assert ask(*asked, "--head", "12").code == 3
+    assert ask("explain", TEXT, "--num-heads", "4", "--json").json["head"] == 0
