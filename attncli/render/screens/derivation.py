@@ -155,10 +155,8 @@ class Derivation:
         step, view = self.document.step(Scores), self.view
         model = self.document.model
         root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
-        note = (
-            say(view, "scores.root", brief(step.scale), root) if root else say(view, "scores.note", brief(step.scale))
-        )
-        title = self._title(2, "scaled", say(view, "scores.none") if step.scale == 1 else note)
+        name = "scores.none" if step.scale == 1 else "scores.root" if root else "scores.note"
+        title = self._title(2, "scaled", say(view, name, brief(step.scale), root))
         raw = self.document.step(Products).raw
         plain = step.capped is None and step.bias is None
         if self.compact:
@@ -182,10 +180,6 @@ class Derivation:
         asked = quoted_token(self.document.tokens, self.document.query, view)
         told = hidden_keys(step, asked, self.key, view)
         return stack((self._title(3, "masked", say(view, "masked.note")), told))
-
-    def scores(self) -> Lines:
-        """Steps 2 and 3 together: what becomes of the sums before the softmax."""
-        return spaced((self.scaled(), self.masked()))
 
     def softmax(self) -> Lines:
         """Maximum, exponentials, sum, quotients."""

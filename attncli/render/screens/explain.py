@@ -21,8 +21,8 @@ PARTS = PARTS_OF["explain"]
 """Every part of a derivation, in the order of the screen."""
 DEFAULT = ("header", "flow", "projections", "similarity", "scaled", "masked", "softmax", "output", "answer")
 """Those that are shown where none are named: the five steps of one query."""
-TWICE = ("scores",)
-"""Those that only repeat others under one name."""
+TWICE = {"scores": ("scaled", "masked")}
+"""Names of several parts together."""
 LED = ("residual", "matrices")
 """Those that follow the steps; a sentence leads to them."""
 
@@ -50,8 +50,8 @@ def _wanted(part: str, view: View) -> bool:
     if view.brief:
         return part == "answer"
     if view.show is not None:
-        return part in view.show and not (part in TWICE and {"scaled", "masked"} & view.show)
-    return part not in TWICE if view.full else part in DEFAULT
+        return part in view.show or any(part in TWICE[name] for name in TWICE if name in view.show)
+    return view.full or part in DEFAULT
 
 
 def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
@@ -80,6 +80,8 @@ def _derivation(document: AttentionTopic, view: View) -> list[Lines]:
                 blocks.append(shapes_part(document.shapes, view))
             case "answer":
                 blocks.append(worked.answer())
+            case _ if part in TWICE:
+                continue
             case _:
                 told = getattr(worked, part)()
                 said = say(view, f"lead.{part}", say(view, "quoted", worked.query)) if part in LED else ""
