@@ -9,6 +9,7 @@ from attncli.analysis.documents.patch import PatchDocument, PatchRow
 from attncli.analysis.effects.patching import Patching, patch
 from attncli.analysis.target import target_token
 from attncli.analysis.words import unknown_notes
+from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
@@ -22,7 +23,14 @@ def patch_document(
     memory: int | None = None,
     told: Callable[[float], None] = lambda share: None,
 ) -> PatchDocument:
-    """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`."""
+    """Patch every head and return the `attn.patch/1` document. clean, corrupt: text and tokens. Errors: as `patch`, and
+    InputError for texts that differ in nothing but words which the model does not know."""
+    same = [token.id for token in clean[1]] == [token.id for token in corrupt[1]]
+    if same and clean[0] != corrupt[0] and any(token.unknown for token in clean[1]):
+        raise InputError(
+            "the two texts are the same to this model: they differ in words that it does not know",
+            expected="texts that differ in words which the model knows",
+        )
     found = patch(model, clean[1], corrupt[1], patching, memory=memory, told=told)
     return PatchDocument(
         **header(model, clean[0], clean[1], computing=found.backend),

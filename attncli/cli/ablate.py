@@ -76,6 +76,7 @@ class RemovalOptions:
         bool,
         option("--cross", help="The link is to the text that --source gives: --to is a token of that.", panel=TEXT),
     ] = False
+    unknown: Annotated[bool, the.UNKNOWN] = False
     baseline: Annotated[
         str,
         option(
@@ -239,7 +240,11 @@ def _document(
 
     tokens = request.tokens_of(model, text)
     link = _link(environment, model, tokens, removal)
-    query = None if measured.query is None else effect_options.span(environment, tokens, measured.query)
+    query = (
+        None
+        if measured.query is None
+        else effect_options.span(environment, tokens, measured.query, unknown=removal.unknown)
+    )
     asked = Asked.of(
         model,
         tokens,
@@ -266,9 +271,9 @@ def _link(environment: Environment, model: Model, tokens: list[Token], asked: Re
 
     if asked.start is None or asked.end is None:
         return None
-    queries = effect_options.span(environment, tokens, asked.start)
+    queries = effect_options.span(environment, tokens, asked.start, unknown=asked.unknown)
     if not asked.cross:
-        return Link(queries, effect_options.span(environment, tokens, asked.end))
+        return Link(queries, effect_options.span(environment, tokens, asked.end, unknown=asked.unknown))
     if model.memory is None:
         raise UsageError(
             "--cross cuts a link to another text, and none is read", expected="an encoder-decoder, with --source TEXT"
@@ -276,7 +281,7 @@ def _link(environment: Environment, model: Model, tokens: list[Token], asked: Re
     from attncli.analysis.cross import states
 
     read = model.source or states(model.memory.shape[-2])
-    return Link(queries, effect_options.span(environment, read, asked.end), "cross")
+    return Link(queries, effect_options.span(environment, read, asked.end, unknown=asked.unknown), "cross")
 
 
 app = command_app(ablate)

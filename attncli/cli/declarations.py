@@ -54,6 +54,12 @@ TARGET = option(
     panel=TEXT,
     metavar="TOK",
 )
+UNKNOWN = option(
+    "--unknown",
+    help="Also take tokens that the model does not know: to it all of these are one.",
+    panel=TEXT,
+    rare=True,
+)
 LAYER = option("--layer", help="Layers to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="L")
 HEAD = option("--head", help="Heads to show, counted from 0: 5, 0,3 or 2-5.", panel=LOOK, metavar="H")
 ONE_LAYER = number("--layer", help="The layer, in a file that --save wrote.", panel=LOOK, metavar="L", least=0)

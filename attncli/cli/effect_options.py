@@ -85,9 +85,12 @@ def chosen(spec: Spec, model: ModelOptions) -> Chosen:
     return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
 
 
-def span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, ...]:
-    """The positions that a reference names."""
-    first, stop = request.query_span(environment, tokens, reference)
+def span(
+    environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = False
+) -> tuple[int, ...]:
+    """The positions that a reference names. Raises InputError for tokens that the model does not know, unless `unknown`
+    allows them."""
+    first, stop = request.query_span(environment, tokens, reference, unknown=unknown)
     return tuple(range(first, stop))
 
 

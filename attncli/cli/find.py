@@ -48,6 +48,7 @@ def find(
     start: Annotated[str | None, the.FROM] = None,
     end: Annotated[str | None, the.TO] = None,
     words: Annotated[bool, the.WORDS] = False,
+    unknown: Annotated[bool, the.UNKNOWN] = False,
     effect: Annotated[
         bool, option("--effect", help="Also what cutting the link in each head changes.", panel=OUTPUT)
     ] = False,
@@ -81,8 +82,9 @@ def find(
             with request.told_where(found):
                 taken = page_output.recording(page, loaded, found, layers_and_heads(loaded, model)[1], words=words)
                 document = _document(
-                    environment, loaded, found, model, compute, (start, end), words=words, effect=effect, taken=taken
-                )
+                    environment, loaded, found, model, compute, (start, end),
+                    words=words, unknown=unknown, effect=effect, taken=taken,
+                )  # fmt: skip
                 if output.svg is not None:
                     answer.draw(document, output)
                 if page.html is not None:
@@ -117,6 +119,7 @@ def _document(
     ends: tuple[str, str],
     *,
     words: bool,
+    unknown: bool,
     effect: bool,
     taken: Recording | None = None,
 ) -> FindDocument:
@@ -130,7 +133,10 @@ def _document(
     tokens = request.tokens_of(model, text)
     merged = merged_words(tokens, text.text) if words else None
     named = tokens if merged is None else merged.words
-    spans = {reference: request.query_span(environment, named, reference) for reference in dict.fromkeys(ends)}
+    spans = {
+        reference: request.query_span(environment, named, reference, unknown=unknown)
+        for reference in dict.fromkeys(ends)
+    }
     several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
     if several:
         if any(a != b and a[1] > b[0] for a, b in pairwise(sorted(spans.values()))):

@@ -40,6 +40,7 @@ def logits(
     target: Annotated[str | None, the.TARGET] = None,
     versus: Annotated[str | None, VERSUS] = None,
     query: Annotated[str | None, QUERY] = None,
+    unknown: Annotated[bool, the.UNKNOWN] = False,
 ) -> None:
     """Split the logit of a next token into what the embedding, each head and each feed-forward part add.
 
@@ -55,7 +56,7 @@ def logits(
     def documents() -> Iterator[LogitsDocument]:
         for found in request.texts(environment, text, single=single):
             with request.told_where(found):
-                yield _document(environment, loaded, found, compute, (target, versus), query)
+                yield _document(environment, loaded, found, compute, (target, versus), query, unknown)
 
     picture.give(documents(), output, environment, how, several=text.lines)
 
@@ -67,6 +68,7 @@ def _document(
     compute: ComputeOptions,
     tokens_named: tuple[str | None, str | None],
     query: str | None,
+    unknown: bool,
 ) -> LogitsDocument:
     from attncli.analysis.effects.sweep_memory import least
     from attncli.analysis.logits import logits_document
@@ -74,7 +76,8 @@ def _document(
 
     tokens = request.tokens_of(model, text)
     request.refuse_memory(least(model.spec, len(tokens), model.backend.dtype, predicts=True), compute, "a shorter text")
-    at = len(tokens) - 1 if query is None else effect_options.span(environment, tokens, query)[-1]
+    last = len(tokens) - 1
+    at = last if query is None else effect_options.span(environment, tokens, query, unknown=unknown)[-1]
     target, versus = (None if name is None else target_id(model, name) for name in tokens_named)
     return logits_document(model, text.text, tokens, at, target, versus)
 

@@ -55,6 +55,7 @@ def patch(
         list[str] | None,
         option("--at", help="Tokens that get the clean text's. [default: all]", panel=TEXT, metavar="TOK"),
     ] = None,
+    unknown: Annotated[bool, the.UNKNOWN] = False,
 ) -> None:
     """Run one text with what each head makes of another, one head at a time: which brings the other's answer back.
 
@@ -79,8 +80,8 @@ def patch(
         loaded,
         tokens[0],
         effect_options.chosen(loaded.spec, model),
-        at=[place for name in at or () for place in effect_options.span(environment, tokens[0], name)],
-        query=None if query is None else effect_options.span(environment, tokens[0], query),
+        at=[place for name in at or () for place in effect_options.span(environment, tokens[0], name, unknown=unknown)],
+        query=None if query is None else effect_options.span(environment, tokens[0], query, unknown=unknown),
         target=target,
         versus=versus,
     )

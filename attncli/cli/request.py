@@ -237,11 +237,16 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
     return found.index
 
 
-def query_span(environment: Environment, tokens: Sequence[Token], reference: str) -> tuple[int, int]:
-    """The tokens [first, stop) in a row that a reference names; says what becomes of several, and of a choice."""
-    from attncli.inputs.token_name import find_span
+def query_span(
+    environment: Environment, tokens: Sequence[Token], reference: str, *, unknown: bool = True
+) -> tuple[int, int]:
+    """The tokens [first, stop) in a row that a reference names; says what becomes of several, and of a choice. unknown:
+    whether they may be tokens that the model does not know; else raises InputError for such."""
+    from attncli.inputs.token_name import find_span, refuse_unknown
 
     found = find_span(tokens, reference)
+    if not unknown:
+        refuse_unknown(tokens, found, reference)
     count = found.stop - found.first
     if count == 1:
         first = query_index(environment, tokens, reference)

@@ -55,6 +55,19 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         raise
 
 
+def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
+    """Raise InputError where a reference names tokens that the vocabulary does not know: to a model all of these are
+    one, so that what it does with this one says nothing about the word."""
+    if not any(token.unknown for token in tokens[span.first : span.stop]):
+        return
+    known = dict.fromkeys(_shown(token) for token in tokens if not token.unknown and not token.special)
+    raise InputError(
+        f"{reference!r} is unknown to this model: it cannot tell it from other unknown words",
+        expected=f"one of: {' '.join([*known][:SHOWN])}" if known else "a text with words that the model knows",
+        hint="--unknown takes it all the same",
+    )
+
+
 def _spelled(tokens: Sequence[Token], text: str) -> list[tuple[int, int]]:
     """Every run of tokens that spells a text, blanks aside; tokens apart only where the text has a blank. Tokens that
     are single bytes spell the characters that these make."""

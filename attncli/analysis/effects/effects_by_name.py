@@ -15,7 +15,7 @@ from attncli.analysis.target import target_id
 from attncli.arrays.selection import EVERY, Selection, selected
 from attncli.errors import UsageError
 from attncli.inputs.token import Token
-from attncli.inputs.token_name import find_span
+from attncli.inputs.token_name import find_span, refuse_unknown
 from attncli.mechanism.spec import Spec
 from attncli.models.model import Model
 
@@ -39,6 +39,7 @@ def ablate(
     query: str | None = None,
     target: str | None = None,
     every: bool = False,
+    unknown: bool = False,
     baseline: Literal["top", "all", "none"] = "top",
     top: int = 10,
     memory: int | None = None,
@@ -48,15 +49,16 @@ def ablate(
     model: as `attncli.load` returns it. by: what stands for a head; reference: the text, or for a mean the texts, that
     it comes from. link: the two tokens of a link to cut instead. layers, heads: which. measures: "vector"
     turns, "logprob", "kl". query: the token to measure at, such as "it", "the:2" or "#7". target: a vocabulary entry,
-    or "id:N". baseline: which rows are compared with random changes of the same size. memory: bytes there may be.
+    or "id:N". unknown: whether link and query may be tokens that the model does not know. baseline: which rows are
+    compared with random changes of the same size. memory: bytes there may be.
 
     Returns what `attn ablate --json` writes. Raises AttnError's children, as the command does.
     """
     from attncli.analysis.ablate import ablate_document
 
     tokens = model.encode(text)
-    cut = None if link is None else Link(_span(tokens, link[0]), _span(tokens, link[1]))
-    where = None if query is None else _span(tokens, query)
+    cut = None if link is None else Link(_span(tokens, link[0], unknown), _span(tokens, link[1], unknown))
+    where = None if query is None else _span(tokens, query, unknown)
     asked = Asked.of(
         model, tokens, measures, query=where, usual=None if cut is None else cut.queries, target=target, every=every
     )
@@ -65,17 +67,24 @@ def ablate(
 
 
 def logits(
-    model: Model, text: str, *, target: str | None = None, versus: str | None = None, query: str | None = None
+    model: Model,
+    text: str,
+    *,
+    target: str | None = None,
+    versus: str | None = None,
+    query: str | None = None,
+    unknown: bool = False,
 ) -> LogitsDocument:
     """What the embedding, each head and each feed-forward part add to a next token's logit.
 
     target, versus: vocabulary entries, or "id:N"; the model's own first choice, and no other, by default. query: after
-    which token, the last by default. Returns what `attn logits --json` writes.
+    which token, the last by default; unknown: whether it may be one that the
+    model does not know. Returns what `attn logits --json` writes.
     """
     from attncli.analysis.logits import logits_document
 
     tokens = model.encode(text)
-    at = len(tokens) - 1 if query is None else _span(tokens, query)[-1]
+    at = len(tokens) - 1 if query is None else _span(tokens, query, unknown)[-1]
     ids = [None if name is None else target_id(model, name) for name in (target, versus)]
     return logits_document(model, text, tokens, at, ids[0], ids[1])
 
@@ -89,6 +98,7 @@ def patch(
     versus: str | None = None,
     query: str | None = None,
     at: Sequence[str] | None = None,
+    unknown: bool = False,
     layers: Selection = EVERY,
     heads: Selection = EVERY,
     memory: int | None = None,
@@ -105,8 +115,8 @@ def patch(
         model,
         tokens[0],
         _chosen(model.spec, layers, heads),
-        at=(place for name in at or () for place in _span(tokens[0], name)),
-        query=None if query is None else _span(tokens[0], query),
+        at=(place for name in at or () for place in _span(tokens[0], name, unknown)),
+        query=None if query is None else _span(tokens[0], query, unknown),
         target=target,
         versus=versus,
     )
@@ -133,6 +143,8 @@ def _chosen(spec: Spec, layers: Selection, heads: Selection) -> Chosen:
     return Chosen(selected(layers, len(spec.blocks)), selected(heads, most_heads(spec)))
 
 
-def _span(tokens: Sequence[Token], name: str) -> tuple[int, ...]:
+def _span(tokens: Sequence[Token], name: str, unknown: bool) -> tuple[int, ...]:
     found = find_span(tokens, name)
+    if not unknown:
+        refuse_unknown(tokens, found, name)
     return tuple(range(found.first, found.stop))

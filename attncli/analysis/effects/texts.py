@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
 from attncli import __version__
+from attncli.analysis.document import tokens_of
 from attncli.analysis.documents.ablate import AblateDocument, EffectRow, reading_of
 from attncli.analysis.documents.difference import DifferenceDocument, DifferenceSide, DifferentHead
 from attncli.analysis.documents.effects import (
@@ -20,6 +21,7 @@ from attncli.analysis.documents.effects import (
     Reading,
     readings_of,
 )
+from attncli.analysis.words import unknown_notes
 from attncli.errors import InputError
 
 SURE = 0.95
@@ -86,8 +88,19 @@ def effects_document(documents: Sequence[AblateDocument], place: str, link: tupl
         link=None if link is None else NamedLink(query=link[0], key=link[1]),
         effects=effects,
         together=_means([document.together for document in documents], names),
-        warnings=list(dict.fromkeys(said for document in documents for said in document.warnings)),
+        warnings=_warnings(documents),
     )
+
+
+def _warnings(documents: Sequence[AblateDocument]) -> list[str]:
+    """The warnings of all texts, each once; of unknown words how many texts hold some."""
+    notes = [unknown_notes(document.text, tokens_of(document.tokens)) for document in documents]
+    own = (
+        said for document, note in zip(documents, notes, strict=True) for said in document.warnings if said not in note
+    )
+    count = sum(map(bool, notes))
+    told = [f"{count} of {len(documents)} texts hold words that are unknown to this model"] if count else []
+    return [*dict.fromkeys(own), *told]
 
 
 def mean_of(effect: MeanEffect, name: Reading) -> float:

@@ -21,7 +21,7 @@ def say(view: View, name: str, *values: object) -> str:
         from attncli.render.phrases.en import PHRASES
     one = bool(values) and str(values[0]) == "1" and f"{name}.one" in PHRASES
     said = PHRASES[f"{name}.one" if one else name].format(*values)
-    return said.replace(" “", "“").replace("” ", "”") if "“" in said else said
+    return said.replace(" “", "“").replace("” ", "”").replace("） ", "）") if "“" in said else said
 
 
 def say_each(view: View, group: str, *names: str) -> list[str]:

@@ -125,6 +125,9 @@ def _title(document: AblateDocument, view: View) -> str:
     ends = [_named(document, link.query, view)]
     if link.attention != "cross":
         ends.append(_named(document, link.key, view))
+        if ends[0] == ends[1] and link.query != link.key:  # two of one word, told apart by their positions
+            places = [each[0] if isinstance(each, list) else each for each in (link.query, link.key)]
+            ends = [say(view, "quoted.at", name, at) for name, at in zip(ends, places, strict=True)]
     elif link.text is not UNSET:
         ends.append(label(link.text, ascii=view.ascii))
     else:

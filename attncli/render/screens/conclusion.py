@@ -19,7 +19,6 @@ from attncli.render.safe import safe
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import cross_shaded
 from attncli.render.token_names import quoted, quoted_ends
-from attncli.render.unknown_words import bare_text
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -119,7 +118,10 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     """The command that tells whether what a trained model's query looks at matters; not in a brief answer."""
     if view.brief or not document.queries or document.model.source != "checkpoint":
         return Lines()
-    name = quote(safe(bare_text(document.tokens[document.queries[0]]).strip(), ascii=view.ascii))
+    query = document.tokens[document.queries[0]]
+    if query.unknown:  # attn ablate takes no such word
+        return Lines()
+    name = quote(safe(query.text.strip(), ascii=view.ascii))
     return remark(say(view, "answer.hint", name), view)
 
 

@@ -12,6 +12,7 @@ from attncli.render.safe import label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import in_parts, left_over, short_name
+from attncli.render.screens.header import warning
 from attncli.render.tables import table
 from attncli.render.view import View
 
@@ -38,7 +39,8 @@ def difference_rows(document: DifferenceDocument) -> Iterator[Sequence[object]]:
 def _header(document: DifferenceDocument, view: View) -> Lines:
     sides = [label(side.name, ascii=view.ascii) for side in (document.a, document.b)]
     note = say(view, "difference.texts", document.a.texts, document.b.texts)
-    return heading(f"A {sides[0]} · B {sides[1]}", note, view)
+    top = heading(f"A {sides[0]} · B {sides[1]}", note, view)
+    return stack((top, *(warning(said, view) for said in document.warnings)))
 
 
 def _heads(document: DifferenceDocument, view: View) -> Lines:

@@ -13,6 +13,7 @@ from attncli.render.safe import label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
 from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
+from attncli.render.screens.header import warning
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.tables import table
 from attncli.render.token_names import quoted
@@ -54,7 +55,8 @@ def _first(document: EffectsDocument) -> Reading:
 
 def _header(document: EffectsDocument, view: View) -> Lines:
     name = label(document.model.name or document.model.family or document.model.source, ascii=view.ascii)
-    return heading(name, say(view, "effects.texts", document.texts), view)
+    top = heading(name, say(view, "effects.texts", document.texts), view)
+    return stack((top, *(warning(said, view) for said in document.warnings)))
 
 
 def _grid(document: EffectsDocument, view: View) -> Lines:

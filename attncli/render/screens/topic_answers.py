@@ -74,9 +74,13 @@ def order_answer(document: OrderTopic, view: View) -> Lines:
     )
     most = max(document.rows, key=lambda row: row.max_difference)
     if not told:
-        word = quoted_token(document.tokens, most.token, view)
+        known = [at for at in range(len(most.per_token)) if not document.tokens[at].unknown] or [most.token]
+        moved = max(known, key=lambda at: most.per_token[at])
+        word = quoted_token(document.tokens, moved, view)
         seen = not all(row.equal for row in document.rows)
-        told.append(say(view, "order.seen", word, f"{most.max_difference:.3g}") if seen else say(view, "order.unseen"))
+        told.append(
+            say(view, "order.seen", word, f"{most.per_token[moved]:.3g}") if seen else say(view, "order.unseen")
+        )
     way = (most.position, most.mask)
     shares = None if most.equal else np.divide(most.per_token, most.max_difference)
     tinted = shaded(document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way)

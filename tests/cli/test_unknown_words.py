@@ -1,0 +1,220 @@
+"""Words that a model does not know: every command says so on its screen, in its document and below its answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import ask
+from commands import commands
+
+import attncli
+from attncli.errors import InputError
+
+TEXT = "她吃苹果，他吃香蕉"
+"""MiniLM knows two of its nine words: the comma and 香."""
+MODEL = ("--model", "minilm")
+ONE = ("--head", "L0H0")
+COUNT = "7 of 9 words are unknown to this model: it cannot tell them apart"
+COUNT_ZH = "9 个词中有 7 个是这个模型不认识的：它分不清这些词"
+LINES: dict[str, tuple[str, ...]] = {
+    "run": ("run", TEXT, *MODEL),
+    "heads": ("heads", TEXT, *MODEL),
+    "explain": ("explain", TEXT, *MODEL),
+    "explain matrix-softmax": ("explain", "matrix-softmax", TEXT, *MODEL),
+    "explain order": ("explain", "order", TEXT, *MODEL),
+    "explain position": ("explain", "position", TEXT, *MODEL),
+    "explain mask": ("explain", "mask", TEXT, *MODEL),
+    "explain multihead": ("explain", "multihead", TEXT, *MODEL),
+    "explain residual": ("explain", "residual", TEXT, *MODEL),
+    "find": ("find", TEXT, *MODEL, "--from", "香", "--to", "，"),
+    "ablate": ("ablate", TEXT, *MODEL, *ONE),
+    "patch": ("patch", TEXT, "她吃香蕉，他吃苹果", *MODEL, *ONE),
+    "compare": ("compare", TEXT, "他吃苹果，她吃香蕉", *MODEL),
+    "cross": ("cross", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
+    "tokens": ("tokens", TEXT, *MODEL),
+    "view": ("view", "{tmp}/run.json"),
+}
+"""A line of every command that is about a text."""
+OTHERS = {
+    "explore": "its words are looked at below", "scan start": "it counts texts, see tests of the scan",
+    "logits": "no model that is here has an output head and unknown words",
+    **dict.fromkeys(
+        ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
+         "scan verify", "weights init", "weights show", "weights convert", "models list", "models show",
+         "models verify", "guide", "schema"),
+        "it is about no text",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a saved run and MiniLM's tokenizer stand."""
+    made = tmp_path_factory.mktemp("unknown")
+    (made / "run.json").write_text(ask("run", TEXT, *MODEL, "--json").out, "utf-8")
+    model = attncli.load("minilm")
+    (made / "tokenizer.json").write_text(model.tokenizer.hf.to_str(), "utf-8")  # type: ignore[attr-defined]
+    return made
+
+
+def line_of(command: str, folder: Path) -> tuple[str, ...]:
+    return tuple(part.replace("{tmp}", str(folder)) for part in LINES[command])
+
+
+def token_lists(found: Any) -> list[list[dict[str, Any]]]:
+    """Every list of tokens in a document."""
+    if isinstance(found, dict):
+        return [rows for value in found.values() for rows in token_lists(value)]
+    if not isinstance(found, list) or not found:
+        return []
+    if isinstance(found[0], dict) and "special" in found[0]:
+        return [found]
+    return [rows for value in found for rows in token_lists(value)]
+
+
+def test_every_command_is_here() -> None:
+    assert {name for name, _ in commands()} == {*LINES, *OTHERS}
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_every_document_marks_and_counts_them(command: str, folder: Path) -> None:
+    document = ask(*line_of(command, folder), "--json").json
+    assert COUNT in document["warnings"]
+    rows = token_lists(document)
+    assert rows
+    for tokens in rows:
+        known = {"，", "香"} | {token["text"] for token in tokens if token["special"]}
+        assert all(token.get("unknown", False) == (token["text"] not in known) for token in tokens)
+        assert all(token.get("unknown") is not False for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("lang", "count", "width"), [("en", COUNT, 60), ("zh", COUNT_ZH, 80), ("en", COUNT, 120)], ids=["60", "80", "120"]
+)
+@pytest.mark.parametrize("command", LINES)
+def test_every_screen_marks_and_counts_them(command: str, lang: str, count: str, width: int, folder: Path) -> None:
+    shown = ask(*line_of(command, folder), "--lang", lang, width=width).out
+    told = "".join(shown.split())
+    marks = ".A?marks" if lang == "en" else "。它们都标有“?”"
+    above, below = count.replace(" ", ""), f"{count}{marks}".replace(" ", "")
+    assert told.count(above) >= 2  # as a warning above, and below the answer
+    assert below in told[-200:]
+    assert width < 120 or "吃?" in told  # not all columns stand on a narrow screen
+    brief = "".join(ask(*line_of(command, folder), "--lang", lang, "--brief", width=width).out.split())
+    assert below in brief
+
+
+@pytest.mark.parametrize("command", ["run", "heads", "cross"])
+def test_no_link_of_theirs_is_an_answer(command: str, folder: Path) -> None:
+    document = ask(*line_of(command, folder), "--json").json
+    links = document.get("links") or [head["top_link"] for head in document["heads"] if head["top_link"]]
+    assert links
+    sides = [document.get("queries", document.get("tokens")), document.get("keys", document.get("tokens"))]
+    assert not any(sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown") for link in links)
+    every = ask(*line_of(command, folder), "--json", "--all-links").json
+    links = every.get("links") or [head["top_link"] for head in every["heads"] if head["top_link"]]
+    assert any(sides[0][link["query"]].get("unknown") or sides[1][link["key"]].get("unknown") for link in links)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("find", TEXT, "--from", "吃", "--to", "香"), ("find", TEXT, "--from", "香", "--to", "#2"),
+        ("find", TEXT, "--words", "--from", "香", "--to", "她"),
+        ("ablate", TEXT, "--from", "吃", "--to", "香", *ONE), ("ablate", TEXT, "--from", "香", "--to", "吃:2", *ONE),
+        ("ablate", TEXT, "--query", "苹果", *ONE), ("patch", TEXT, "她，苹果，他吃香蕉", "--query", "吃:2", *ONE),
+        ("patch", TEXT, "她，苹果，他吃香蕉", "--at", "吃", *ONE),
+    ],
+)  # fmt: skip
+def test_naming_one_takes_a_word_for_it(line: tuple[str, ...]) -> None:
+    refused = ask(*line, *MODEL)
+    assert (refused.code, refused.out) == (3, "")
+    assert "is unknown to this model" in refused.err
+    assert "--unknown" in refused.err
+    assert "，" in refused.err  # what may be named
+    assert "--unknown 照样接受" in ask(*line, *MODEL, "--lang", "zh").err
+    assert ask(*line, *MODEL, "--unknown").code == 0
+
+
+def test_python_refuses_them_too() -> None:
+    model = attncli.load("minilm")
+    for call in (
+        lambda **more: attncli.ablate(model, TEXT, query="吃", heads=[0], **more),
+        lambda **more: attncli.ablate(model, TEXT, link=("香", "吃"), heads=[0], **more),
+        lambda **more: attncli.patch(model, TEXT, "她，苹果，他吃香蕉", query="苹", heads=[0], **more),
+    ):
+        with pytest.raises(InputError, match="is unknown to this model"):
+            call()
+        assert call(unknown=True).warnings
+
+
+def test_texts_that_differ_in_them_alone_are_one_text() -> None:
+    found = ask("patch", "她吃香", "他吃香", *MODEL)
+    assert found.code == 3
+    assert "the same to this model" in found.err
+
+
+def test_equal_words_of_a_sentence_are_told_apart() -> None:
+    line = ("find", TEXT, *MODEL, "--from", "吃", "--to", "吃:2", "--unknown")
+    told = " ".join(ask(*line, "--brief").out.split())
+    assert '"吃" (2, unknown) gives "吃" (7, unknown) most' in told
+    told = "".join(ask(*line, "--brief", "--lang", "zh").out.split())
+    assert "“吃”（2，未知）在第" in told
+    told = " ".join(ask("find", "the cat saw the dog", *MODEL, "--from", "the", "--to", "the:2", "--brief").out.split())
+    assert '"the" (1) gives "the" (4) most' in told
+    told = ask("ablate", TEXT, *MODEL, *ONE, "--from", "吃", "--to", "吃:2", "--unknown").out
+    assert "吃? (2) no longer sees 吃? (7)" in told
+
+
+def test_a_text_of_known_words_says_nothing() -> None:
+    line = ("run", "the cat, the dog", *MODEL)
+    document = ask(*line, "--json").json
+    assert not any("unknown" in token for token in document["tokens"])
+    assert document["links_leave_out"] == ["special", "self", "neighbours", "first"]
+    assert "unknown" not in ask(*line).out
+
+
+def test_pages_and_figures_mark_them(folder: Path) -> None:
+    page, figure = folder / "page.html", folder / "figure.svg"
+    assert ask("run", TEXT, *MODEL, "--html", str(page)).code == 0
+    for line in (("heads", TEXT, *MODEL, "--head", "1", "--layer", "5"), line_of("find", folder)):
+        assert ask(*line, "--figure", str(figure)).code == 0
+        drawn = figure.read_text("utf-8")
+        assert "吃?" in drawn or line[0] == "find"
+    from attncli.analysis.records.run import run_record
+    from attncli.render.page.contents import Page
+    from attncli.render.page.writer import page_bytes, words
+
+    model = attncli.load("minilm")
+    tokens = model.encode(TEXT)
+    assert ["吃?", 1, 0] in words(tokens)
+    record = run_record(model, TEXT, tokens)
+    assert COUNT in record.warnings
+    assert b"".join(page_bytes(Page(TEXT, [record]))).startswith(b"<!doctype")
+
+
+def test_several_texts_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text(f"{TEXT}\n香，香\n她吃\n", "utf-8")
+    line = ("ablate", *MODEL, *ONE, "--lines", "--file", str(tmp_path / "texts"))
+    document = ask(*line, "--json").json
+    assert "2 of 3 texts hold words that are unknown to this model" in document["warnings"]
+    assert "3 个文本中有 2 个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
+
+
+def test_saved_runs_keep_them(folder: Path) -> None:
+    saved = folder / "run.safetensors"
+    assert ask("run", TEXT, *MODEL, "--save", str(saved)).code == 0
+    for source in (saved, folder / "run.json"):
+        shown = ask("view", str(source)).out
+        assert COUNT in " ".join(shown.split())
+        assert "吃?" in shown
+    older = json.loads((folder / "run.json").read_text("utf-8"))
+    for token in older["tokens"]:
+        token.pop("unknown", None)  # as it was written before tokens told this
+    (folder / "older.json").write_text(json.dumps(older), "utf-8")
+    assert ask("view", str(folder / "older.json")).code == 0
+    assert np.all([token["id"] == 100 for token in older["tokens"] if token["text"] == "吃"])
