@@ -235,8 +235,39 @@ def test_signed_cells_and_pooling() -> None:
     assert cells[1, 0, 3] == 0
     large = np.zeros((1030, 700))
     large[1029, 699] = -3.0
-    assert pooled(large).shape == (344, 234)
-    assert pooled(large)[-1, -1] == -3.0
+    assert pooled(large, 3).shape == (344, 234)
+    assert pooled(large, 3)[-1, -1] == -3.0
+    assert pooled(large, 1) is large
+
+
+def test_maps_of_long_texts_keep_their_thin_lines() -> None:
+    """A cell smaller than a dot of the picture is seen, and so are weights of a few hundredths."""
+    made = documents.heads([f"w{at}" for at in range(300)], count=4)
+    diagonal = np.eye(300, k=-1) * 0.05 + 0.001
+    for one in made["heads"]:
+        one["weights"] = diagonal.tolist()
+    made["average"]["weights"] = diagonal.tolist()
+    made["heads"][0]["weights"][299][0] = 0.9
+    drawing = figure(made_of(made))
+    assert drawing is not None
+    svg = drawing.svg()
+    assert "each dot: the largest of 6 × 6 cells; colours by square roots" in svg
+    for tile in images(svg)[:4]:
+        assert max(tile.shape[:2]) <= 58
+        light = tile[..., :3].astype(int).sum(-1)
+        beside = light[np.arange(50), np.arange(50)]
+        assert (beside < light[0, -1] - 50).all()
+    shown = figure(made_of(documents.run(["a", "b", "c"])), scale="row")
+    assert shown is not None
+    assert "s largest" in shown.svg()
+
+
+def test_a_legend_has_the_colours_of_its_scale() -> None:
+    made = documents.run(["a", "b", "c"])
+    strips = {scale: images(figure(made_of(made), scale=scale).svg())[-1] for scale in ("linear", "log", "row")}
+    assert (strips["linear"] == strips["row"]).all()
+    assert (strips["log"].astype(int).sum(-1) <= strips["linear"].astype(int).sum(-1)).all()
+    assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]
 
 
 @pytest.mark.parametrize(("words", "style"), [

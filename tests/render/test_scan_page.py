@@ -14,6 +14,7 @@ from scanning import Inside, planned
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.render.scan_page.writer import tails
 from attncli.scan import report
 from attncli.scan.run import run
 
@@ -49,6 +50,15 @@ def opened(page: Path, chromium: Any) -> Opened:
     found.page.on("request", lambda request: found.asked.append(request.url))
     found.page.goto(page.as_uri() + "#h=1.1&m=sink&g=xx&z=9")
     return found
+
+
+def test_a_page_does_not_tell_where_files_lie(folder: Path, page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert str(folder) not in text
+    assert "\\u003cb>corpus.txt:" in text
+    assert tails(["/a/b/c.txt", "/a/d/c.txt"]) == ["b/c.txt", "d/c.txt"]
+    assert tails(["corpora/c.txt"]) == ["c.txt"]
+    assert tails(["/a/c.txt", "d.txt"]) == ["c.txt", "d.txt"]
 
 
 ROWS = """() => [...document.querySelector(".figures tbody").rows].map((row) =>

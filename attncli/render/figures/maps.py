@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from attncli.render.figures.drawing import Drawing, fitted, width
+from attncli.render.figures.titles import Say
 from attncli.render.palette import LEVELS, Palette, normalise
 
 NAMED = 40
 """Words along an edge that are still written."""
 CELL, SMALL, SIZE = 13.0, 58.0, 8.5
-MOST = 512
-"""Cells along a side of an image; more are pooled by their largest."""
+ROOTS = "root"
+"""The scale of square roots, from 0 to the greatest number."""
+LARGE = 300.0
+"""Points along a map by itself whose words are not written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +32,16 @@ class Map:
     signed: bool = False
 
 
-def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, *, scale: str, across: int = 8) -> float:
-    """The maps side by side, `across` in a row, each kind on one scale; returns where they end."""
+def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, say: Say, *, scale: str, across: int = 8) -> float:
+    """The maps side by side, `across` in a row, each kind on one scale; returns where they end.
+
+    Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
+    """
     if not maps:
         return top
     few = len(maps) <= 3
+    pool = max(_block(one.values.shape, _cell(one, named=few)) for one in maps)
+    scale = ROOTS if pool > 1 and scale == "linear" else scale
     high = {kind: _largest([one for one in maps if one.signed == kind]) for kind in (False, True)}
     left, begin = 0.0, top
     bottom = top
@@ -44,7 +52,11 @@ def draw_maps(drawing: Drawing, maps: Sequence[Map], top: float, *, scale: str, 
         left, bottom = right + (16 if few else 7), max(bottom, end)
     kinds = [kind for kind in (False, True) if any(one.signed == kind for one in maps)]
     for kind in kinds:
-        bottom = _legend(drawing, bottom + 16, high[kind], signed=kind)
+        bottom = _legend(drawing, bottom + 16, high[kind], "signed" if kind else scale, say)
+    if pool > 1:
+        remark = "; ".join((say("pool", pool), *([say("roots")] if scale == ROOTS else [])))
+        drawing.text(0, bottom + 12, remark, size=SIZE, quiet=True)
+        bottom += 14
     return bottom
 
 
@@ -57,12 +69,11 @@ def _draw(
     drawing: Drawing, one: Map, left: float, top: float, scale: str, high: float, *, named: bool
 ) -> tuple[float, float]:
     rows, columns = one.values.shape
-    words = named and max(rows, columns) <= NAMED
+    words, cell = _written(one, named=named), _cell(one, named=named)
     edge = min(max((width(word, SIZE) for word in one.rows), default=0), 90) + 6 if words else 0
     widest = max((width(word, SIZE) for word in one.columns), default=0)
     level = widest <= CELL
     room = 12 if words and level else min(widest, 90) * 0.76 + 8 if words else 4
-    cell = CELL if words else (max(300 / max(rows, columns), 0.3) if named else SMALL / max(rows, columns))
     size = 9.0 if named else 7.5
     caption = fitted(
         one.caption if named else one.caption.replace("layer ", "").replace(" head ", "."),
@@ -78,7 +89,7 @@ def _draw(
         y,
         columns * cell,
         rows * cell,
-        coloured(pooled(one.values), palette, "signed" if one.signed else scale, high),
+        coloured(pooled(one.values, _block(one.values.shape, cell)), palette, "signed" if one.signed else scale, high),
     )
     slant = 0.0
     if words:
@@ -95,9 +106,26 @@ def _draw(
     return x + max(columns * cell + slant, width(caption, size) * 1.08 - edge), y + rows * cell
 
 
-def pooled(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A matrix of at most `MOST` cells a side; each the one of largest size."""
-    block = -(-max(values.shape) // MOST)
+def _written(one: Map, *, named: bool) -> bool:
+    """Whether a map's words are written at its edges."""
+    return named and max(one.values.shape) <= NAMED
+
+
+def _cell(one: Map, *, named: bool) -> float:
+    """Points along a cell of a map."""
+    if _written(one, named=named):
+        return CELL
+    return max(LARGE / max(one.values.shape), 0.3) if named else SMALL / max(one.values.shape)
+
+
+def _block(shape: Sequence[int], cell: float) -> int:
+    """How many cells a side are drawn as one: cells smaller than a point are not drawn wherever a picture takes the
+    nearest one, and thin lines of a map vanish."""
+    return -(-max(shape) // max(round(max(shape) * cell), 1))
+
+
+def pooled(values: np.ndarray[Any, Any], block: int) -> np.ndarray[Any, Any]:
+    """A matrix with the number of largest size for each `block` × `block` of its cells."""
     if block <= 1:
         return values
     rows, columns = (-(-size // block) for size in values.shape)
@@ -111,7 +139,9 @@ def pooled(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def coloured(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: float) -> np.ndarray[Any, Any]:
     """RGBA of each cell, uint8 [row, column, 4]; hidden ones are clear."""
     low = -high if scale == "signed" else None if scale == "row" else 0.0
-    shares = normalise(values, scale, low=low, high=None if scale == "row" else high)
+    how = "linear" if scale == ROOTS else scale
+    shares = normalise(values, how, low=low, high=None if scale == "row" else high)
+    shares = np.sqrt(shares) if scale == ROOTS else shares
     table = np.array([palette.rgb(level / (LEVELS - 1)) for level in range(LEVELS)], np.uint8)
     found = np.zeros((*values.shape, 4), np.uint8)
     seen = np.isfinite(shares)
@@ -120,13 +150,16 @@ def coloured(values: np.ndarray[Any, Any], palette: Palette, scale: str, high: f
     return found
 
 
-def _legend(drawing: Drawing, top: float, high: float, *, signed: bool) -> float:
+def _legend(drawing: Drawing, top: float, high: float, scale: str, say: Say) -> float:
+    """The colours of even steps from the least number to the greatest, on the scale of the maps."""
+    signed = scale == "signed"
     palette = drawing.theme.signed if signed else drawing.theme.weights
-    strip = np.array([[(*palette.rgb(at / 63), 255) for at in range(64)]], np.uint8)
+    steps = np.linspace(-high if signed else 0.0, high, 64)[None]
     low = f"−{high:.2f}" if signed else "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
-    drawing.cells(left, top, 96, 6, strip)
-    drawing.text(left + 102, top + 6, f"+{high:.2f}" if signed else f"{high:.2f}", size=SIZE, quiet=True)
+    drawing.cells(left, top, 96, 6, coloured(steps, palette, scale, high))
+    end = say("row") if scale == "row" else f"+{high:.2f}" if signed else f"{high:.2f}"
+    drawing.text(left + 102, top + 6, end, size=SIZE, quiet=True)
     return top + 8

@@ -67,7 +67,7 @@ def _compare(drawing: Drawing, document: CompareDocument, scale: str, say: Say) 
     top = titled(drawing, f"{document.a.name}  →  {document.b.name}", said)
     maps = [Map(name, as_matrix(held), words, words) for name, held in (("A", most.weights_a), ("B", most.weights_b))]
     maps.append(Map("B − A", as_matrix(most.difference), words, words, signed=True))
-    top = draw_maps(drawing, maps, top, scale=scale)
+    top = draw_maps(drawing, maps, top, say, scale=scale)
     if len(document.heads) > 1:
         bars = [
             bar_of(say("head", one.a.layer, one.a.head), one.change.value if one.change else 0.0, signed=True)
@@ -94,7 +94,7 @@ def _masks(drawing: Drawing, document: MaskDocument, say: Say) -> None:
         values = as_matrix(mask.map.share)
         rows, columns = ([str(at) for at in range(count)] for count in values.shape)
         maps.append(Map(f"{mask.spec or say('together')} · {percent(mask.share, 1)}", values, rows, columns))
-    draw_maps(drawing, maps, top, scale="linear")
+    draw_maps(drawing, maps, top, say, scale="linear")
 
 
 def _cost(drawing: Drawing, document: CostDocument, say: Say) -> None:

@@ -70,4 +70,4 @@ def _grid(drawing: Drawing, held: Sequence[Row], top: float, say: Say) -> float:
     grid = head_grid(row[:3] for row in held)
     signed = bool((np.nan_to_num(grid.values) < 0).any())
     one = Map(say("grid"), grid.values, [*map(str, grid.layers)], [*map(str, grid.heads)], signed=signed)
-    return draw_maps(drawing, [one], top, scale="linear")
+    return draw_maps(drawing, [one], top, say, scale="linear")

@@ -81,7 +81,7 @@ def _draw_maps(
         top = draw_sentence(drawing, keys, joined, shares, document.queries[0], top) + 14
     layers = [one.layer for one in held if one.layer is not None]
     across = max(map(layers.count, layers), default=3) if len(maps) > 3 else 3
-    top = draw_maps(drawing, maps, top, scale=scale, across=across if 4 <= across <= 16 else 8)
+    top = draw_maps(drawing, maps, top, say, scale=scale, across=across if 4 <= across <= 16 else 8)
     if len(maps) == 1 and max(len(rows), len(keys)) <= WORDS and len(rows) > 1:
         values = np.nan_to_num(maps[0].values)
         links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > 0.02)]

@@ -1,4 +1,4 @@
-import { at, button, fill, make, note, set } from "./dom.js";
+import { at, button, direction, fill, make, note, set } from "./dom.js";
 import { clamp, max, min } from "./numbers.js";
 
 const meta = JSON.parse(at("meta").textContent ?? "");
@@ -82,7 +82,7 @@ function sentence(example) {
     if (row.length) made.style.setProperty("--a", String((row[at] / most) * 0.85));
     return [joined || at === 0 ? "" : " ", made];
   });
-  return make("div.example", make("p.words", ...said.flat()), make("p.note", `${number(value)} · ${place}`));
+  return make("div.example", make("p.words", { dir: direction(words) }, ...said.flat()), make("p.note", `${number(value)} · ${place}`));
 }
 
 function examples() {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from os.path import commonpath
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -105,23 +107,39 @@ def scan_page(
     notes = [safe(said) for said in document.warnings]
     if texts.bare:
         notes += [BOTH[lang]["unshaded"]]
+    model = _last(document.plan.model)
     meta = {
-        "lang": lang, "words": BOTH, "model": safe(document.plan.model), "texts_done": f"{document.done.texts:,}",
+        "lang": lang, "words": BOTH, "model": safe(model), "texts_done": f"{document.done.texts:,}",
         "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.told,
         "notes": notes,
     }  # fmt: skip
-    title = f"attn scan · {document.plan.model[:80]}"
+    title = f"attn scan · {model[:80]}"
     return SKELETON.format(
         lang=lang, script_hash=hashed(script()), style_hash=hashed(style()), version=__version__,
         title=safe_html(title), style=style(), meta=as_json(meta), script=script(),
     ).encode()  # fmt: skip
 
 
+def tails(paths: Sequence[str]) -> list[str]:
+    """What tells files apart: their paths below the folder that holds them all. Where that lies on this machine is
+    nothing for a page."""
+    below = {PurePath(path).is_absolute() for path in paths}
+    if len(below) != 1:
+        return [_last(path) for path in paths]
+    folder = commonpath([str(PurePath(path).parent) for path in paths])
+    return [str(PurePath(path).relative_to(folder)) for path in paths]
+
+
+def _last(path: str) -> str:
+    """A path's last part, where it is one that begins at the root."""
+    return PurePath(path).name if PurePath(path).is_absolute() else path
+
+
 class _Texts:
     """The texts of examples as the page knows them, once each. bare: whether one comes without its tokens."""
 
     def __init__(self, document: ScanDocument, tokens: Mapping[tuple[int, int], Sequence[Token]]) -> None:
-        self._files, self._tokens = document.plan.corpus, tokens
+        self._files, self._tokens = tails(document.plan.corpus), tokens
         self._places: dict[tuple[int, int], int] = {}
         self.told: list[tuple[list[list[str | int]], str]] = []
         self.bare = False
