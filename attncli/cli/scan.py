@@ -13,13 +13,13 @@ from attncli.cli import delivery
 from attncli.cli.grouped_command import CommandGroup
 from attncli.cli.options import LOOK, OUTPUT, ComputeOptions, OutputOptions, command_app, meant, number, only, option
 from attncli.cli.output import Environment
-from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions
+from attncli.cli.scan_options import RUNNING, CorpusOptions, MeasureOptions, RunningOptions, engine_of
 from attncli.errors import AttnError, ExitCode, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attncli.scan.engines.engine import Ended, Engine
+    from attncli.scan.engines.engine import Ended
     from attncli.scan.plan import Plan
     from attncli.scan.plan_making import Wanted
     from attncli.scan.run import Outcome
@@ -75,7 +75,7 @@ def start(
 
     _check(measure)
     part = Part() if running.part is None else parse_part(running.part)
-    engine = _engine(running)
+    engine = engine_of(running, environment)
     loaded = fetched(environment, model, ComputeOptions(backend="torch", device=running.device, dtype=running.dtype))
     wanted = _wanted(texts, corpus, measure)
     made = plan.write(
@@ -95,9 +95,11 @@ def start(
     totals = total(made, out) if outcome.totals is None and (output.json or output.plain) else outcome.totals
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed, *outcome.elsewhere])
-        if outcome.totals is not None:
-            report.write(document, out)
-        delivery.give([document], output, environment, how)
+        try:
+            if outcome.totals is not None:
+                report.write(document, out)
+        finally:  # the numbers are there, whether or not there is room for them in the folder
+            delivery.give([document], output, environment, how)
         if not document.done.texts and outcome.totals is not None and not document.done.failed:
             raise InputError(
                 "no record of the corpus could be counted", where=texts[0], expected="texts, as --format says"
@@ -145,21 +147,6 @@ def _check(measure: MeasureOptions) -> None:
         from attncli.scan.tables import library
 
         library()
-
-
-def _engine(asked: RunningOptions) -> Engine:
-    name, _, address = asked.engine.partition(":")
-    if name == "ray":
-        from attncli.scan.engines.ray_cluster import RayCluster
-
-        return RayCluster(address or "auto", asked.workers)
-    if asked.engine != "here":
-        raise UsageError(f"there is no engine {asked.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
-    from os import cpu_count
-
-    from attncli.scan.engines.here import Here
-
-    return Here(asked.workers or cpu_count() or 1)
 
 
 def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions) -> Wanted:
@@ -254,6 +241,10 @@ def verify(
     ctx: typer.Context,
     output: VerifyOutput,
     out: Folder,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Where its corpus is now, if it was moved.", metavar="CORPUS...", show_default=False),
+    ] = None,
     shards: Annotated[int, number("--shards", help="How many shards to compute again.", panel=RUNNING)] = 3,
 ) -> None:
     """Compute some shards again and compare them with their files.
@@ -265,10 +256,13 @@ def verify(
     from attncli.cli.checkpoint_option import fetched
     from attncli.scan.engines.process import on_one_thread
     from attncli.scan.plan import read
+    from attncli.scan.plan_making import found_again
     from attncli.scan.verification import verify_document
     from attncli.scan.worker import Worker
 
     made = read(out)
+    if texts:
+        made = found_again(made, texts, out)
     on_one_thread()
     compute = ComputeOptions(backend="torch", device=made.device, dtype=made.dtype)
     loaded = fetched(environment, made.model.name, compute)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from attncli.cli import declarations as the
 from attncli.cli.options import meant, number, option
+from attncli.errors import UsageError
+
+if TYPE_CHECKING:
+    from attncli.cli.output import Environment
+    from attncli.scan.engines.engine import Engine
 
 CORPUS, MEASURE, RUNNING = "Corpus", "What is measured", "Running"
 
@@ -80,7 +85,10 @@ class RunningOptions:
     """How shards are computed."""
 
     workers: Annotated[
-        int, number("--workers", help="Processes; 0 for one per processor.", panel=RUNNING, least=0, most=1024)
+        int,
+        number(
+            "--workers", help="Processes, at most one per processor; 0 for as many.", panel=RUNNING, least=0, most=1024
+        ),
     ] = 0
     part: Annotated[
         str | None,
@@ -90,4 +98,26 @@ class RunningOptions:
         str, option("--engine", help="here, ray, ray:ADDRESS or ray:local.", panel=RUNNING, metavar="NAME")
     ] = "here"
     device: Annotated[str | None, meant(the.DEVICE, help="cpu or cuda.", metavar="NAME", common=True)] = None
-    dtype: Annotated[str, meant(the.DTYPE, help="float32 or bfloat16.", metavar="NAME")] = "float32"
+    dtype: Annotated[str, meant(the.DTYPE, help="float32, float64, bfloat16 or float16.", metavar="NAME")] = "float32"
+
+
+def engine_of(asked: RunningOptions, environment: Environment) -> Engine:
+    """Where shards are computed, as the options say. Raises UsageError for an engine that there is not."""
+    name, _, address = asked.engine.partition(":")
+    if name == "ray":
+        from attncli.scan.engines.ray_cluster import RayCluster
+
+        return RayCluster(address or "auto", asked.workers)
+    if asked.engine != "here":
+        raise UsageError(f"there is no engine {asked.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
+    import sys
+    from os import cpu_count, sched_getaffinity
+
+    from attncli.scan.engines.here import Here
+
+    usable = len(sched_getaffinity(0)) if sys.platform == "linux" else cpu_count() or 1
+    if asked.workers > usable:
+        environment.note(
+            f"{asked.workers:,} workers are no faster than {usable:,}, one for each processor: {usable:,} are started"
+        )
+    return Here(min(asked.workers or usable, usable))

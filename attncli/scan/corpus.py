@@ -7,7 +7,7 @@ silence: a record that is no text carries the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -61,12 +61,16 @@ def format_of(name: str) -> Format:
     return Format("parquet", "text") if plain.endswith(".parquet") else Format("lines")
 
 
-def find(asked: Sequence[str]) -> list[str]:
+def find(
+    asked: Sequence[str], *, out: Path | None = None, note: Callable[[str], None] = lambda message: None
+) -> list[str]:
     """The files that names, folders and globs stand for, in order: as asked, and by name within a folder or glob.
 
-    `-` is standard input; an address with `://` stays as it is. Raises InputError for what is not there.
+    `-` is standard input; an address with `://` stays as it is. What scans wrote is no part of a folder or glob: `out`,
+    and folders that hold a plan and shards. note: told of those. Raises InputError for what is not there.
     """
     found: list[str] = []
+    scans = _Scans(out)
     for name in asked:
         if name == "-" or "://" in name:
             found.append(name)
@@ -74,18 +78,46 @@ def find(asked: Sequence[str]) -> list[str]:
         path = Path(name)
         if is_there(path) and path.is_dir():
             inside = sorted(str(one) for one in path.rglob("*") if one.is_file() and _is_corpus(one))
+            inside = [one for one in inside if not scans.hold(one, path)]
         else:
-            inside = [name] if path.is_file() else sorted(_matching(name))
+            inside = [name] if path.is_file() else [one for one in sorted(_matching(name)) if not scans.hold(one)]
         if not inside:
             raise InputError(
                 f"there is no corpus {name!r}",
                 expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files",
             )
         found += inside
+    for folder in scans.passed:
+        note(f"{folder} was written by a scan, and is no part of the corpus")
     if len(found) != len(set(found)):
         twice = next(name for at, name in enumerate(found) if name in found[:at])
         raise UsageError(f"{twice!r} is named twice", expected="each file once")
     return found
+
+
+class _Scans:
+    """Folders that scans wrote, found on the way. passed: those that files were left out of."""
+
+    def __init__(self, out: Path | None) -> None:
+        self._out = out
+        self._known: dict[Path, Path | None] = {} if out is None else {out.absolute(): out}
+        self.passed: dict[Path, None] = {}
+
+    def hold(self, name: str, root: Path | None = None) -> bool:
+        """Whether a file is in a folder that a scan wrote. root: the folder that was asked for; what another scan wrote
+        around it is asked for with it."""
+        found = self._of(Path(name).absolute().parent)
+        if found is None or (found is not self._out and root is not None and root.absolute().is_relative_to(found)):
+            return False
+        self.passed[found] = None
+        return True
+
+    def _of(self, folder: Path) -> Path | None:
+        if folder not in self._known:
+            own = (folder / "plan.json").is_file() and (folder / "shards").is_dir()
+            parent = folder.parent
+            self._known[folder] = folder if own else None if parent == folder else self._of(parent)
+        return self._known[folder]
 
 
 def _matching(pattern: str) -> list[str]:
@@ -146,11 +178,13 @@ def parquet(path: str) -> Any:
 
 def columns_of(opened: Any, path: str, format: Format, cluster: str) -> list[str]:
     """The columns of a Parquet file that a scan reads. Raises InputError for one that is not there."""
-    names = opened.schema_arrow.names
+    names = list(opened.schema_arrow.names)
     columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
     for name in columns:
         if name not in names:
             raise InputError(f"there is no column {name!r}", where=path, expected=", ".join(names[:20]))
+        if names.count(name) > 1:
+            raise InputError(f"there are {names.count(name)} columns {name!r}", where=path, expected="one of that name")
     return columns
 
 

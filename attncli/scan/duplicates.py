@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from attncli.errors import InputError
+from attncli.inputs.file_opening import open_regular
+from attncli.inputs.npy import read_npy_data, read_npy_header
 from attncli.scan.corpus import Record
 from attncli.scan.shard_files import PLANNING, written
 from attncli.scan.text_hash import text_hash
@@ -67,10 +69,9 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
     if not digest:
         return frozenset()
     path = folder / name_of(digest)
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the list of repeated texts: {error}", where=str(path)) from error
+    stream, size = open_regular(path, what="the scan's list of repeated texts")
+    with stream:
+        array = read_npy_data(stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path))
     if hashlib.sha256(array.tobytes()).hexdigest() != digest:
         raise InputError("the list of repeated texts is not the plan's", where=str(path), expected=f"sha256 {digest}")
     return frozenset(map(tuple, array.tolist()))

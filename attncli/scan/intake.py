@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -39,28 +39,36 @@ class File:
 
 
 def take_in(
-    names: Sequence[str], format: Format | None, folder: Path, *, size: ShardSize, stdin: BinaryIO, cluster: str = ""
+    names: Sequence[str],
+    format: Format | None,
+    folder: Path,
+    *,
+    size: ShardSize,
+    stdin: BinaryIO,
+    cluster: str = "",
+    files: list[File] | None = None,
 ) -> tuple[list[File], list[tuple[Range, ...]]]:
     """The files and the shards of `size`. folder: where copies go; cluster: a column of Parquet files that is read with
-    the texts, "" for none. Raises InputError, UnsupportedError."""
-    files: list[File] = []
+    the texts, "" for none. files: takes each file as soon as it is there, though a later one may not be. Raises
+    InputError, UnsupportedError."""
+    files = [] if files is None else files
     ranges = Ranges(size)
     for at, name in enumerate(names):
         kind = format if format is not None else format_of(name)
         copied = name == "-" or "://" in name or name.lower().endswith(PACKED)
         path, digest = _copied(name, folder, at, stdin) if copied else (name, "")
+        inside = str(Path(path).relative_to(folder)) if copied else str(Path(path).absolute())
+        files.append(File(name, inside, copied, kind, Path(path).stat().st_size, digest))
         if kind.kind == "parquet":
             groups = row_groups.groups_of(path, kind, cluster)
             ranges.count(sum(rows for rows, _ in groups))
             for one in ranges.sizes:
                 cuts = row_groups.cuts(groups, one)
                 ranges.add(one, [Range(at, first, rows, 0, 0, told) for first, rows, told in cuts])
-            digest = digest or _digest(path)
+            whole = digest or digest_of(path)
         else:
             whole = _cut(path, at, ranges)
-            digest = digest or whole
-        inside = str(Path(path).relative_to(folder)) if copied else str(Path(path).absolute())
-        files.append(File(name, inside, copied, kind, Path(path).stat().st_size, digest))
+        files[at] = replace(files[at], sha256=digest or whole)
     return files, ranges.shards()
 
 
@@ -82,7 +90,8 @@ def _cut(path: str, file: int, ranges: Ranges) -> str:
     return whole.hexdigest()
 
 
-def _digest(path: str) -> str:
+def digest_of(path: str) -> str:
+    """sha256 of a file's bytes. Raises InputError where it cannot be read."""
     with _opened(path) as stream:
         digest = hashlib.sha256()
         while chunk := stream.read(CHUNK):
@@ -93,6 +102,8 @@ def _digest(path: str) -> str:
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
     try:
+        if not Path(path).is_file() and Path(path).exists():  # a pipe would be waited for
+            raise InputError("cannot read the corpus: this is no file", where=path, expected="a file of texts")
         with open(path, "rb") as stream:  # noqa: PTH123 - a name as the asker wrote it
             yield stream
     except OSError as error:

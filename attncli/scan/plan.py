@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from attncli.analysis.measure import known
-from attncli.errors import AttnError, InputError, UsageError
+from attncli.errors import AttnError, InputError, LimitError, UsageError
+from attncli.inputs.file_opening import read_regular
 from attncli.scan.duplicates import name_of
 from attncli.scan.fixed_point import WIDTH, scale_of
 from attncli.scan.intake import File
@@ -25,6 +27,7 @@ from attncli.scan.shard_files import PLANNING, temporary
 NAME = "plan.json"
 SCHEMA = "attn.scan.plan/3"
 """Another number for plans whose shards hold other arrays or columns."""
+EXPECTED = "a folder that attn scan wrote"
 COPIES = "corpus"
 """Folder for what cannot be sought: compressed files, standard input, remote files."""
 SHARD = 4096
@@ -33,6 +36,8 @@ LARGE_SHARD, LARGE = 65_536, 10**8
 """Texts of a shard of a corpus of so many texts or more."""
 NAMES = 3
 """Entries that the refusal of another plan names of each."""
+LARGEST = 2**30
+"""Bytes of a plan, at most: that of a million files has a third of them."""
 MOST_TOP = 1000
 """Examples of each head and metric, at most."""
 Layers = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -117,6 +122,11 @@ class Plan:
         return [(layer, head) for layer, count in enumerate(self.model.heads) for head in range(count)]
 
     @property
+    def places(self) -> list[str]:
+        """Where each file of the corpus is."""
+        return [file.path for file in self.files]
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics."""
         return tuple(name for name, _ in self.measures.metrics)
@@ -148,31 +158,56 @@ def _compared(plan: Plan) -> dict[str, Any]:
 def write(plan: Plan, folder: Path) -> Plan:
     """Put the plan into the folder; the plan that holds is returned, which may have been there before.
 
-    Raises UsageError where the folder holds another plan, naming the first difference with both values.
+    The plan that was there is returned with the places that its corpus has now; they take the place of the old ones
+    in the folder, so that whoever reads the plan later finds the files.
+    Raises UsageError where the folder holds another plan, naming the first difference with both values; LimitError for
+    a plan that nobody would read again.
     """
     beside = folder / f".plan.json.{temporary(PLANNING)}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(plan), indent=1))
-            stream.flush()
-            os.fsync(stream.fileno())
+        if not (folder / NAME).exists():
+            _write_beside(plan, beside)
+            with suppress(FileExistsError):  # who comes second compares
+                os.link(beside, folder / NAME)
+                return plan
+        there = _there(folder)
         try:
-            os.link(beside, folder / NAME)  # fails where a plan is there: who comes second compares
-        except FileExistsError:
-            there = _there(folder)
-            try:
-                _agree(there, plan, folder)
-            except UsageError:
-                _withdraw(there, plan, folder)
-                raise
-            return there
+            _agree(there, plan, folder)
+        except UsageError:
+            withdraw(plan.files, folder, plan.choice.duplicates)
+            raise
+        moved = replace(there, files=plan.files)
+        if moved != there:
+            _write_beside(moved, beside)
+            os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
+            withdraw(there.files, folder)
+        return moved
     except OSError as error:
         raise AttnError(f"cannot write the plan: {error.strerror or error}", where=str(folder)) from error
     finally:
         with suppress(OSError):
             beside.unlink()
-    return plan
+
+
+def _write_beside(plan: Plan, path: Path) -> None:
+    """Write a plan to the disk under a name that nobody reads."""
+    raw = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    if len(raw) > LARGEST:
+        raise LimitError(
+            f"the plan of this scan would have {len(raw):,} bytes",
+            expected=f"at most {LARGEST:,} bytes: fewer, larger files",
+        )
+    with path.open("wb") as stream:
+        stream.write(raw)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def moved_to(plan: Plan, paths: Sequence[str]) -> Plan:
+    """The plan with its files at other places."""
+    files = tuple(replace(file, path=path) for file, path in zip(plan.files, paths, strict=True))
+    return replace(plan, files=files)
 
 
 def read(folder: Path) -> Plan:
@@ -188,17 +223,17 @@ def read(folder: Path) -> Plan:
 def _there(folder: Path) -> Plan:
     path = folder / NAME
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Plan)
+        path.stat()
     except OSError as error:
-        raise InputError(
-            f"there is no scan here: {error.strerror or error}",
-            where=str(path),
-            expected="a folder that attn scan wrote",
-        ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        said = f"there is no scan here: {error.strerror or error}"
+        raise InputError(said, where=str(path), expected=EXPECTED) from error
+    raw = read_regular(path, what=EXPECTED, limit=LARGEST)
+    try:
+        found = msgspec.json.decode(raw, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"this is no plan of a scan: {error}", where=str(path)) from error
-    if found.model.layers != len(found.model.heads):
-        said = f"{found.model.layers} layers with heads of {len(found.model.heads)}"
+    if (layers := found.model.layers) != (count := len(found.model.heads)):
+        said = f"{layers} layers with heads of {count}"
         raise InputError(f"this is no plan of a scan: {said}", where=str(path))
     return found
 
@@ -216,17 +251,22 @@ def _agree(there: Plan, asked: Plan, folder: Path) -> None:
     )
 
 
-def _withdraw(there: Plan, asked: Plan, folder: Path) -> None:
-    """Take away what the making of a refused plan left beside the one that holds."""
-    for path in _beside(asked, folder) - _beside(there, folder):
+def withdraw(files: Sequence[File], folder: Path, duplicates: str = "") -> None:
+    """Take away what a plan that is not kept left in its folder: copies of files, and its list of repeated texts. What
+    the plan that holds speaks of stays."""
+    kept: set[Path] = set()
+    with suppress(AttnError):
+        there = _there(folder)
+        kept = _beside(there.files, folder, there.choice.duplicates)
+    for path in _beside(files, folder, duplicates) - kept:
         with suppress(OSError):
             path.unlink()
 
 
-def _beside(plan: Plan, folder: Path) -> set[Path]:
+def _beside(files: Sequence[File], folder: Path, duplicates: str = "") -> set[Path]:
     """The files that a plan speaks of and that stand in its folder."""
-    found = {folder / COPIES / file.path for file in plan.files if file.copied}
-    return found | ({folder / name_of(plan.choice.duplicates)} if plan.choice.duplicates else set())
+    found = {folder / COPIES / file.path for file in files if file.copied}
+    return found | ({folder / name_of(duplicates)} if duplicates else set())
 
 
 def _difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
@@ -257,8 +297,3 @@ def _name(entry: Any) -> str:
     """What an entry of a list is called by: a text itself, or the first of several; "" for others."""
     first = entry[0] if isinstance(entry, list | tuple) and entry else entry
     return first if isinstance(first, str) else ""
-
-
-def versions(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names of metrics, each with its version, once each."""
-    return tuple((name, metric_version(name)) for name in dict.fromkeys(names))

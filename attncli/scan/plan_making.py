@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -14,15 +15,27 @@ from attncli.analysis.labels import NEEDED
 from attncli.analysis.measure import known
 from attncli.analysis.repeat_scores import repeat_scores
 from attncli.arrays.selection import EVERY
-from attncli.errors import InputError, UnsupportedError, UsageError
+from attncli.errors import AttnError, InputError, UnsupportedError, UsageError
 from attncli.inputs.digests import digest
 from attncli.mechanism.mask import AllOf, AnyOf, Everywhere, Given, Hashed, Mask, SameBucket
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.model import Model
-from attncli.scan import conditions, duplicates, intake
+from attncli.scan import conditions, duplicates, intake, plan
 from attncli.scan.corpus import Format, Record, find
-from attncli.scan.plan import COPIES, LARGE, LARGE_SHARD, SCHEMA, SHARD, Choice, Measures, ModelPlan, Plan, versions
-from attncli.scan.ranges import ShardSize
+from attncli.scan.intake import File
+from attncli.scan.plan import (
+    COPIES,
+    LARGE,
+    LARGE_SHARD,
+    SCHEMA,
+    SHARD,
+    Choice,
+    Measures,
+    ModelPlan,
+    Plan,
+    metric_version,
+)
+from attncli.scan.ranges import Range, ShardSize
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,20 @@ def make(
     Raises InputError for a corpus that is not there or empty, UnsupportedError for a model that cannot be scanned.
     """
     check(model)
+    with _withdrawn(folder) as files:
+        return _made(wanted, model, name, folder, stdin, note, files)
+
+
+def _made(
+    wanted: Wanted,
+    model: Model,
+    name: str,
+    folder: Path,
+    stdin: BinaryIO,
+    note: Callable[[str], None] | None,
+    files: list[File],
+) -> Plan:
+    """The plan; see `make`. files: takes the files of the corpus as they are taken in."""
     metrics = tuple(dict.fromkeys((*wanted.metrics, *(NEEDED if wanted.labels else ()))))
     for one in metrics:
         known(one)
@@ -63,11 +90,21 @@ def make(
         _check_heads(conditions.parse(written).heads, model)
     for written in wanted.effects[1:]:
         _check_heads(conditions.parse_heads(written), model)
-    names = find(wanted.corpus)
+    names = find(wanted.corpus, out=folder, note=note or (lambda message: None))
     size = ShardSize(wanted.shard, wanted.shard, 0) if wanted.shard else ShardSize(SHARD, LARGE_SHARD, LARGE)
-    files, shards = intake.take_in(
-        names, wanted.format, folder / COPIES, size=size, stdin=stdin, cluster=wanted.cluster
-    )
+
+    def taken_in() -> list[tuple[Range, ...]]:
+        _, shards = intake.take_in(
+            names, wanted.format, folder / COPIES, size=size, stdin=stdin, cluster=wanted.cluster, files=files
+        )
+        return shards
+
+    shards = taken_in()
+    order = _order_there(files, folder)
+    if order != sorted(order) and "-" not in names:
+        names = [names[at] for at in order]
+        files.clear()
+        shards = taken_in()
     if wanted.cluster and all(file.format.kind == "lines" for file in files):
         raise UsageError(
             f"--cluster {wanted.cluster!r} names a field, and lines of text have none",
@@ -78,12 +115,18 @@ def make(
     from attncli.arrays.torch_backend import capability
 
     isa, _, version = capability().partition(" · torch ")
-    plan = Plan(
+    made = Plan(
         schema=SCHEMA,
         version=__version__,
         model=_model(model, name),
         measures=Measures(
-            versions(metrics), wanted.labels, wanted.words, wanted.rows, wanted.find, wanted.top, wanted.effects
+            tuple((one, metric_version(one)) for one in metrics),
+            wanted.labels,
+            wanted.words,
+            wanted.rows,
+            wanted.find,
+            wanted.top,
+            wanted.effects,
         ),
         choice=Choice(max_tokens=wanted.max_tokens, over=wanted.over, cluster=wanted.cluster),
         files=tuple(files),
@@ -94,40 +137,90 @@ def make(
         isa=f"{platform.machine()} · {isa}",
         torch=version,
     )
-    if wanted.cluster and not any(record.cluster for record in records(plan, folder)):
+    if wanted.cluster and not any(record.cluster for record in records(made, folder)):
         raise InputError(
             f"no record has a field {wanted.cluster!r}", where=names[0], expected="--cluster FIELD of the records"
         )
-    plan = replace(plan, choice=_choice(wanted, plan, folder, note))
+    made = replace(made, choice=_choice(wanted, made, folder, note))
     if not wanted.labels:
-        return plan
+        return made
     scores = repeat_scores(model, EVERY, seed=wanted.seed)
     repeats = [
         (layer, head, score["repeats_duplicate"], score["repeats_induction"])
         for (layer, head), score in sorted(scores.items())
     ]
-    return replace(plan, repeats=tuple(repeats))
+    return replace(made, repeats=tuple(repeats))
 
 
-def records(plan: Plan, folder: Path) -> Iterator[Record]:
+@contextmanager
+def _withdrawn(folder: Path) -> Iterator[list[File]]:
+    """A list of files taken in, whose copies, with the folders made for them, go again if the block fails."""
+    corpus = folder / COPIES
+    new = [one for one in (corpus, folder, *folder.parents) if not one.exists()]
+    files: list[File] = []
+    try:
+        yield files
+    except BaseException:
+        plan.withdraw(files, folder)
+        for one in new:
+            with suppress(OSError):  # something else is in it
+                one.rmdir()
+        raise
+
+
+def _order_there(files: Sequence[File], folder: Path) -> list[int]:
+    """The files in the order in which the folder's plan has the same bytes, as numbers; in their own where it has no
+    plan, or one of another corpus. Files of a folder that were renamed go by in another order."""
+    own = list(range(len(files)))
+    try:
+        there = plan.read(folder).files
+    except AttnError:
+        return own
+    left: dict[tuple[str, int], list[int]] = {}
+    for at in reversed(own):
+        left.setdefault((files[at].sha256, files[at].size), []).append(at)
+    order = [places.pop() for file in there if (places := left.get((file.sha256, file.size)))]
+    return order if len(order) == len(there) == len(files) else own
+
+
+def found_again(made: Plan, names: Sequence[str], folder: Path) -> Plan:
+    """A plan whose files are where they are now: those of `names` with the same bytes.
+
+    folder: the scan's. Copies stay where they are, in it. Raises InputError for a file that none of the names has.
+    """
+    found = {(intake.digest_of(name), Path(name).stat().st_size): name for name in find(names, out=folder)}
+    paths = []
+    for file in made.files:
+        now = file.path if file.copied else found.get((file.sha256, file.size))
+        if now is None:
+            raise InputError(
+                "no file that is named holds this part of the scan's corpus",
+                where=file.name,
+                expected=f"a file with sha256 {file.sha256}",
+            )
+        paths.append(now if file.copied else str(Path(now).absolute()))
+    return plan.moved_to(made, paths)
+
+
+def records(made: Plan, folder: Path) -> Iterator[Record]:
     """All records of the corpus."""
-    for shard in plan.shards:
-        yield from intake.records(plan.files, shard, folder / COPIES, plan.choice.cluster)
+    for shard in made.shards:
+        yield from intake.records(made.files, shard, folder / COPIES, made.choice.cluster)
 
 
-def _choice(wanted: Wanted, plan: Plan, folder: Path, note: Callable[[str], None] | None) -> Choice:
+def _choice(wanted: Wanted, made: Plan, folder: Path, note: Callable[[str], None] | None) -> Choice:
     left_out: set[tuple[int, int]] = set()
-    choice = plan.choice
+    choice = made.choice
     if wanted.dedupe:
-        if plan.texts > duplicates.MOST:
+        if made.texts > duplicates.MOST:
             if note is not None:
                 note(f"repeated texts are not looked for: the corpus has more than {duplicates.MOST:,} records")
         else:
-            found = duplicates.repeated(records(plan, folder))
+            found = duplicates.repeated(records(made, folder))
             left_out = set(found)
             choice = replace(choice, duplicates=duplicates.write_duplicates(folder, found))
     if wanted.sample:
-        threshold = duplicates.drawn(records(plan, folder), wanted.sample, wanted.seed, left_out)
+        threshold = duplicates.drawn(records(made, folder), wanted.sample, wanted.seed, left_out)
         choice = replace(choice, sample=wanted.sample, threshold=threshold)
     return choice
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,12 @@ from attncli.analysis.documents.scan import (
 from attncli.analysis.labels import LABELS, MARGIN, Label
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats
-from attncli.errors import InputError
+from attncli.errors import AttnError, InputError
+from attncli.inputs.file_opening import read_regular
 from attncli.scan.engines.engine import Ended
 from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
-from attncli.scan.plan import Plan
+from attncli.scan.plan import EXPECTED, Plan
 from attncli.scan.shard_files import PLANNING, given_up, written
 from attncli.scan.statistics import interval, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
@@ -37,6 +39,8 @@ from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED
 
 NAME = "scan.json"
+LARGEST = 2**30
+"""Bytes of a scan's document, at most."""
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
 MIXED = (
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
@@ -67,22 +71,29 @@ def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
 def write(document: ScanDocument, folder: Path) -> None:
     """Rewrite `scan.json`, whole, and at once: it tells of shards that were given up where the command ends in an
     error for them."""
+    raw = json.encode(document)
+    with suppress(AttnError):
+        if read_regular(folder / NAME, what=EXPECTED, limit=LARGEST) == raw:
+            return
     with written(folder / NAME, PLANNING) as stream:
-        stream.write(json.encode(document))
+        stream.write(raw)
 
 
 def read(folder: Path) -> ScanDocument:
     """The document of a scan's folder. Raises InputError where there is none, or it is damaged."""
     path = folder / NAME
     try:
-        found = json.decode(path.read_bytes(), type=ScanDocument)
+        path.stat()
     except OSError as error:
         raise InputError(
             f"there is no finished scan here: {error.strerror or error}",
             where=str(path),
-            expected="a folder that attn scan wrote",
+            expected=EXPECTED,
         ) from error
-    except ValueError as error:
+    raw = read_regular(path, what=EXPECTED, limit=LARGEST)
+    try:
+        found = json.decode(raw, type=ScanDocument)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"this is no document of a scan: {error}", where=str(path)) from error
     check(found, str(path))
     return found

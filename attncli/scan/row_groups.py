@@ -38,13 +38,13 @@ def digest_of(path: str, first: int, count: int, format: Format, cluster: str) -
 
 def _digests(path: str, groups: Iterable[int], format: Format, cluster: str) -> Iterator[Group]:
     opened = parquet(path)
-    columns = set(columns_of(opened, path, format, cluster))
+    columns = columns_of(opened, path, format, cluster)
     with Path(path).open("rb") as stream:
         for number in groups:
             group, digest = opened.metadata.row_group(number), hashlib.sha256()
             for at in range(group.num_columns):
                 chunk = group.column(at)
-                if chunk.path_in_schema.partition(".")[0] in columns:
+                if any(f"{chunk.path_in_schema}.".startswith(f"{name}.") for name in columns):
                     starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
                     stream.seek(min(start for start in starts if start is not None))
                     digest.update(stream.read(chunk.total_compressed_size))

@@ -10,7 +10,7 @@ from attncli.errors import UsageError
 from attncli.scan.engines.engine import Ended, Engine, Job
 from attncli.scan.plan import Plan
 from attncli.scan.report import failures
-from attncli.scan.shard_files import give_up, is_done, path_of
+from attncli.scan.shard_files import give_up, is_done, path_of, remove
 from attncli.scan.totals import Totals, total
 
 
@@ -82,7 +82,7 @@ def run(
                 give_up(folder, one.shard, one.reason, part.name)
             else:
                 computed += 1
-                path_of(folder, one.shard, "failed.txt").unlink(missing_ok=True)
+                remove(path_of(folder, one.shard, "failed.txt"))
             if ended is not None:
                 ended(one)
     own = {one.shard for one in failed}
@@ -101,5 +101,5 @@ def _broken(plan: Plan, folder: Path, done: Sequence[int]) -> list[int]:
     """Shards whose files cannot be read; they are taken away, and computed again."""
     found = sorted(total(plan, folder, done).broken)
     for shard in found:
-        path_of(folder, shard, "state.npz").unlink(missing_ok=True)
+        remove(path_of(folder, shard, "state.npz"))
     return found

@@ -95,7 +95,8 @@ def sweep(folder: Path, part: str) -> None:
         if _TEMPORARY.fullmatch(path.name) and any(f".{prefix}." in path.name for prefix in prefixes):
             owner = path.name.split(".")[-2]
             if not owner.isdecimal() or not _lives(int(owner)):
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # somebody else's to remove, or gone
+                    path.unlink()
 
 
 def _lives(process: int) -> bool:
@@ -113,6 +114,14 @@ def save(folder: Path, shard: int, state: State, part: str) -> None:
     facts = {"facts": json.dumps(state.facts, ensure_ascii=False, sort_keys=True)}
     with written(path_of(folder, shard, "state.npz"), part) as stream:
         write_npz(stream, state.arrays, facts, compressed=True)
+
+
+def remove(path: Path) -> None:
+    """Take a file away, which may be gone. Raises AttnError where it cannot be removed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise AttnError(f"cannot remove this file: {error.strerror or error}", where=str(path)) from error
 
 
 def give_up(folder: Path, shard: int, reason: str, part: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from scanning import Inside, inside, loaded, planned
 
 from attncli.errors import InputError, UsageError
 from attncli.scan import intake, plan, plan_making, row_groups
-from attncli.scan.corpus import Format
+from attncli.scan.corpus import Format, find
 from attncli.scan.intake import _pieces as intake_pieces
 from attncli.scan.ranges import Ranges, ShardSize
 from attncli.scan.run import run
@@ -199,3 +200,66 @@ def test_a_large_corpus_has_large_shards_and_is_not_searched_for_repeats(encoder
         )
         assert bool(made.choice.duplicates) is wanted
     assert notes == ["repeated texts are not looked for: the corpus has more than 7 records"]
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "told"),
+    [
+        (b"", (), "the corpus holds no texts"),
+        (b'{"text": "w1"}\n', ("--format", "jsonl", "--cluster", "book"), "no record has a field 'book'"),
+        (b"w1 w2", ("--format", "parquet"), "this is no Parquet file"),
+        (b"w1 w2", ("--cluster", "book"), "lines of text have none"),
+    ],
+)
+def test_a_corpus_that_is_refused_leaves_nothing_behind(given, more, told, encoder, tmp_path):
+    answer = ask("scan", str(encoder), "-", "-o", str(tmp_path / "new/out"), *more, stdin=given)
+    assert (answer.code in (2, 3), told in answer.err) == (True, True), answer.err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out/corpus").mkdir(parents=True)
+    ask("scan", str(encoder), "-", "-o", str(tmp_path / "out"), *more, stdin=given)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "corpus"]
+
+
+def test_two_columns_of_the_name_are_bad_input(encoder, lines, tmp_path):
+    columns = [pyarrow.array(lines)] * 3
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["text", "other", "text"]), tmp_path / "two.parquet")
+    answer = ask("scan", str(encoder), str(tmp_path / "two.parquet"), "-o", str(tmp_path / "out"))
+    assert (answer.code, "there are 2 columns 'text'" in answer.err) == (3, True), answer.err
+    pyarrow.parquet.write_table(pyarrow.table(columns, names=["a", "text", "a"]), tmp_path / "one.parquet")
+    assert planned(encoder, tmp_path / "one.parquet", tmp_path / "out").texts == len(lines)
+
+
+def test_a_column_with_a_dot_in_its_name_is_digested(encoder, lines, tmp_path):
+    found = set()
+    for some in (lines, lines[::-1]):
+        pyarrow.parquet.write_table(pyarrow.table({"my.text": some}), tmp_path / "x.parquet")
+        found.update(row_groups.groups_of(str(tmp_path / "x.parquet"), Format("parquet", "my.text"), ""))
+    assert len(found) == 2
+
+
+def test_what_scans_wrote_is_no_part_of_a_corpus(encoder, lines, tmp_path):
+    """A folder, and a pattern, that hold the scan's own folder and another scan's."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    notes: list[str] = []
+    for pattern in (tmp_path / "texts", tmp_path / "texts/**/*.*"):
+        for out in ("one", "two"):
+            folder = tmp_path / "texts" / f"{out}-{pattern.name[0]}"
+            for _ in range(2):
+                made = planned(encoder, pattern, folder)
+                assert [file.name for file in made.files] == [str(tmp_path / "texts/a.txt.gz")]
+                run(made, folder, str(encoder), Inside())
+    assert find([str(tmp_path / "texts")], note=notes.append) == [str(tmp_path / "texts/a.txt.gz")]
+    assert len(notes) == 4
+    inside_a_scan = tmp_path / "texts/one-t/corpus"
+    assert len(find([str(inside_a_scan)])) == 1
+    with pytest.raises(InputError, match="there is no corpus"):
+        find([str(inside_a_scan)], out=tmp_path / "texts/one-t")
+
+
+def test_a_corpus_that_becomes_a_pipe_is_not_waited_for(encoder, corpus, tmp_path):
+    made = planned(encoder, corpus, tmp_path / "out")
+    corpus.unlink()
+    os.mkfifo(corpus)
+    with pytest.raises(InputError, match="this is no file"):
+        Worker(made, tmp_path / "out", loaded(str(encoder))).compute(0)

@@ -172,7 +172,7 @@ OPTIONS: dict[str, str] = {
     "Also a table of every text and head, as Parquet.": "另把每段文本、每个头写成一张 Parquet 表。",
     "Links to keep: \"from=it to=animal weight>=0.3 head=L5H11\".": "要保留的连接：\"from=it to=animal weight>=0.3 head=L5H11\"。",
     "Strongest texts kept of each head and metric.": "每个头的每个指标保留多少段最强的文本。",
-    "Processes; 0 for one per processor.": "进程数；0 表示每个处理器一个。",
+    "Processes, at most one per processor; 0 for as many.": "进程数，每个处理器至多一个；0 表示与处理器一样多。",
     "One of several parts that run side by side: 2/8.": "并行运行的几部分之一：2/8。",
     "here, ray, ray:ADDRESS or ray:local.": "here、ray、ray:ADDRESS 或 ray:local。",
     "cpu or cuda.": "cpu 或 cuda。",

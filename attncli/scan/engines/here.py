@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from attncli.errors import AttnError
 from attncli.scan.engines.allocation import ALLOCATION
 from attncli.scan.engines.engine import TRIES, Ended, Job
 from attncli.scan.engines.process import STOP
@@ -80,8 +82,7 @@ class Here:
             sweep(job.folder, job.part)
 
     def _start(self, job: Job) -> _Process:
-        # without a name: whatever ends this process leaves none behind
-        errors = TemporaryFile(dir=job.folder)  # noqa: SIM115 - closed with its worker
+        errors = _last_words(job.folder)
         process = subprocess.Popen(
             [sys.executable, "-m", "attncli.scan.engines.process", str(job.folder), job.model, job.part],
             stdin=subprocess.PIPE,
@@ -89,7 +90,9 @@ class Here:
             stderr=errors,
             env={**ALLOCATION, **os.environ},
         )
-        return _Process(process, errors)
+        one = _Process(process, errors)
+        self._say(one, json.dumps(job.plan.places))
+        return one
 
     def _give(self, one: _Process, shard: int) -> None:
         one.shard = shard
@@ -126,3 +129,14 @@ class Here:
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         last = f": {words[0][:TOLD]}" if words else ""
         return Ended(one.shard, f"its worker died {TRIES} times ({how}{last})")
+
+
+def _last_words(folder: Path) -> IO[bytes]:
+    """A file for what a worker says as it dies, in the scan's folder, or elsewhere where that may not be written.
+
+    It has no name: whatever ends this process leaves none behind. Raises AttnError where there is no room for one.
+    """
+    for place in (folder, None):
+        with contextlib.suppress(OSError):
+            return TemporaryFile(dir=place)
+    raise AttnError("no file can be made for what a worker says", where=str(folder), expected="room on the disk")

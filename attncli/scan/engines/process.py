@@ -1,7 +1,8 @@
 """A worker as a process of its own: shard numbers come in by a pipe, what became of them goes out by another.
 
-`python -m attncli.scan.engines.process FOLDER MODEL PART`. When the pipe in ends without the word `stop`, the parent
-has died, and so does this process, in the middle of whatever it does.
+`python -m attncli.scan.engines.process FOLDER MODEL PART`. The first line that comes in tells where the files of the
+corpus are. When the pipe in ends without the word `stop`, the parent has died, and so does this process, in the middle
+of whatever it does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
@@ -29,12 +31,13 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=_listen, args=(sys.stdin, asked), daemon=True).start()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    places = json.loads(asked.get())
     worker = None
     while (word := asked.get()) != STOP:
         shard = int(word)
         try:
             if worker is None:
-                worker = ready(folder, model, part)
+                worker = ready(folder, model, part, places)
             counts = worker.shard(shard, lambda texts: _say(answers, {"done": texts}))
             _say(answers, {"shard": shard, "texts": counts["texts"], "tokens": counts["tokens"]})
         except MemoryError:
@@ -50,14 +53,14 @@ def use_one_thread() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-def ready(folder: str, model: str, part: str) -> Any:
-    """A `Worker` of the scan in a folder, on one thread."""
+def ready(folder: str, model: str, part: str, places: Sequence[str]) -> Any:
+    """A `Worker` of the scan in a folder, on one thread. places: where each file of the corpus is now."""
     from attncli.models.load import load
-    from attncli.scan.plan import read
+    from attncli.scan.plan import moved_to, read
     from attncli.scan.worker import Worker
 
     on_one_thread()
-    plan = read(Path(folder))
+    plan = moved_to(read(Path(folder)), places)
     loaded = load(model, backend="torch", device=plan.device, dtype=plan.dtype, note=None)
     return Worker(plan, Path(folder), loaded, part=part, between=Level().keep)
 

@@ -29,11 +29,11 @@ STORE = 80 * 2**20
 class Actor:
     """Computes shards inside a Ray worker process."""
 
-    def __init__(self, folder: str, model: str, part: str) -> None:
+    def __init__(self, folder: str, model: str, part: str, places: Sequence[str]) -> None:
         use_one_thread()
         os.environ.update(ALLOCATION)  # its process has begun: oneDNN reads its part, the C library has read its own
         sweep(Path(folder), part)
-        self._asked = (folder, model, part)
+        self._asked = (folder, model, part, places)
         self._worker: Any = None
 
     def shard(self, number: int) -> tuple[int, str, int, int]:
@@ -88,7 +88,12 @@ class RayCluster:
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
         model = str(Path(job.model).absolute()) if Path(job.model).is_dir() else job.model
-        asked = (str(job.folder.absolute()), model, job.part)  # other processes have other working folders
+        asked = (
+            str(job.folder.absolute()),
+            model,
+            job.part,
+            job.plan.places,
+        )  # other processes have other working folders
         waiting = deque(shards)
         running: dict[Any, tuple[Any, int]] = {}
         deaths: dict[int, int] = defaultdict(int)
