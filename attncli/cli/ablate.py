@@ -111,8 +111,8 @@ def ablate(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "ablate", heeded=("top",))
-    page_output.check(page, output, lines=text.lines)
+    how = answer.check(output, environment, "ablate", written={"--html": page.html}, heeded=("top",))
+    page_output.check(page, lines=text.lines)
     check(removal)
     names = effect_options.measures(measured)
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=the.EIGHT)

@@ -81,7 +81,7 @@ def compare(
     """
 
     environment: Environment = ctx.obj
-    page_output.check(page, output)
+    page_output.check(page)
     effects, saved = _effects(texts), _saved(texts)
     if effects is not None or saved is not None:
         _refuse_weights(environment, page if effects is not None else None)
@@ -93,7 +93,7 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    how = answer.check(output, environment, "compare", heeded=("top", "max_output"))
+    how = answer.check(output, environment, "compare", written={"--html": page.html}, heeded=("top", "max_output"))
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []

@@ -74,8 +74,8 @@ def cross(
     from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "cross", heeded=("top", "max_output"))
-    page_output.check(page, output)
+    how = answer.check(output, environment, "cross", written={"--html": page.html}, heeded=("top", "max_output"))
+    page_output.check(page)
     if model.embeddings is not None:
         raise UsageError(
             "--embeddings belongs to one text, and cross-attention has two",

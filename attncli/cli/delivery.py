@@ -74,7 +74,7 @@ def check(
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
-    _check_files({"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **(written or {})})
+    check_files(asked, environment, written or {})
     from attncli.render.view import View
 
     return View(
@@ -107,15 +107,22 @@ def _refuse_looks(asked: OutputOptions, environment: Environment, machine: str, 
         raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
 
 
-def _check_files(given: Mapping[str, Path | None]) -> None:
-    """Raise UsageError where two outputs are the same file, AttnError where one cannot be written."""
-    from attncli.inputs.atomic import check_writable
+def check_files(asked: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
+    """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
+    written. written: files of the command's own options."""
+    from attncli.inputs.atomic import check_writable, place_of
 
-    taken: dict[Path, str] = {}
-    for name, path in given.items():
+    named = {"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **written}
+    taken: dict[str, str] = {}
+    for name, path in named.items():
         if path is None:
             continue
-        if (other := taken.setdefault(path.absolute(), name)) != name:
+        if str(path) == "-":
+            raise UsageError(f"{name} names no file", where="-", expected="a file; --output - is standard output")
+        other = taken.setdefault(place_of(path), name)
+        if other == name and asked.file is None and environment.writes_to(path):
+            other = "standard output"
+        if other != name:
             raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
         check_writable(path)
 

@@ -61,8 +61,8 @@ def find(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "find")
-    page_output.check(page, output, lines=text.lines)
+    how = answer.check(output, environment, "find", written={"--html": page.html})
+    page_output.check(page, lines=text.lines)
     if start is None or end is None:
         raise UsageError(
             "attn find needs two tokens",

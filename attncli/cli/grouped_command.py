@@ -31,7 +31,7 @@ class GroupedCommand(TyperCommand):
             typer.echo(self.get_help(ctx))
             ctx.exit()
         if not ctx.resilient_parsing:
-            self._refuse_empty(ctx, args)
+            self._refuse_values(ctx, args)
             self._take_settings(ctx)
         extra = super().parse_args(ctx, args)
         if ctx.obj is not None and not ctx.resilient_parsing:
@@ -42,16 +42,26 @@ class GroupedCommand(TyperCommand):
             raise too_many(ctx.command_path, ctx.params, extra)
         return extra
 
-    def _refuse_empty(self, ctx: Any, args: list[str]) -> None:
-        """Raise UsageError for an option given without a value (`--seed=`): it would mean something else each time."""
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+    def _refuse_values(self, ctx: Any, args: list[str]) -> None:
+        """Raise UsageError for an option given without a value (`--seed=`): it would mean something else each time;
+        and for one that takes one value and is given two: one of them would be dropped."""
+        parser = self.make_parser(ctx)
+        for spelled in {*parser._short_opt.values(), *parser._long_opt.values()}:
+            spelled.action = {"store": "append", "store_const": "append_const"}.get(spelled.action, spelled.action)
+        given, _, _ = parser.parse_args(args=list(args))
         for parameter in self.params:
-            value = given.get(parameter.name or "")
-            if parameter.param_type_name == "option" and "" in (value if isinstance(value, list) else [value]):
-                metavar = parameter.metavar or "VALUE"
-                raise UsageError(
-                    f"{parameter.opts[0]} is given no value", expected=f"{parameter.opts[0]} {metavar}, or without it"
-                )
+            if parameter.param_type_name != "option":
+                continue
+            name, values = parameter.opts[0], list(dict.fromkeys(given.get(parameter.name or "") or []))
+            if "" in values:
+                expected = f"{name} {parameter.metavar or 'VALUE'}, or without it"
+                raise UsageError(f"{name} is given no value", expected=expected)
+            if len(values) > 1 and not parameter.multiple:  # type: ignore[attr-defined]
+                said = [
+                    (name if one else parameter.secondary_opts[0]) if isinstance(one, bool) else repr(one)
+                    for one in values
+                ]
+                raise UsageError(f"{name} is given twice: {said[0]} and {said[1]}", expected="one of them")
 
     def _take_settings(self, ctx: Any) -> None:
         """What variables and the settings file say stands in for what the command line does not."""

@@ -106,7 +106,7 @@ def heads(
     """
 
     environment: Environment = ctx.obj
-    page_output.check(page, output, lines=text.lines)
+    page_output.check(page, lines=text.lines)
     how = answer.check(output, environment, "heads", written={"--html": page.html}, heeded=("show", "top"))
     if asked.renormalise and asked.exclude is None:
         raise UsageError(

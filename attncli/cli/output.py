@@ -16,6 +16,8 @@ from attncli.cli.streams import Listener, pressed, standard_output, write_all
 from attncli.errors import AttnError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from attncli.cli.settings import Setting
     from attncli.models.model import Model
     from attncli.render.lines import Lines
@@ -140,6 +142,14 @@ class Environment:
         except (UnicodeEncodeError, LookupError):
             return False
         return True
+
+    def writes_to(self, path: Path) -> bool:
+        """Whether standard output is this file: what is written to one of them would be lost."""
+        try:
+            out, named = os.fstat(self.stdout.fileno()), path.stat()
+        except (OSError, ValueError):  # a terminal's, a test's
+            return False
+        return stat.S_ISREG(out.st_mode) and os.path.samestat(out, named)
 
     def write(self, data: bytes) -> None:
         """Write bytes to standard output at once. Raises AttnError where it is closed or its disk is full."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from attncli.arrays.selection import Selection
 from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
-from attncli.cli.options import OUTPUT, OutputOptions, option
+from attncli.cli.options import OUTPUT, option
 from attncli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,11 +41,9 @@ class PageOptions:
         return answer.size(self.html_budget, "--html-budget")
 
 
-def check(
-    asked: PageOptions, output: OutputOptions, *, lines: bool = False, others: Sequence[Path | None] = ()
-) -> None:
-    """Check the options before any work; raises UsageError. lines: whether every line is a text of its own. others:
-    files that the command writes besides."""
+def check(asked: PageOptions, *, lines: bool = False) -> None:
+    """Check the options before any work; raises UsageError. Where the page goes is checked with the other files, by
+    `delivery.check`. lines: whether every line is a text of its own."""
     if asked.html is None:
         if asked.html_budget != PageOptions.html_budget:
             raise UsageError("--html-budget is about a page, and none is asked for", expected="--html FILE as well")
@@ -55,13 +52,6 @@ def check(
         raise UsageError(f"--html is {str(asked.html)!r}", expected="a file ending in .html")
     if lines:
         raise UsageError("--html is one page of one text, and --lines gives several", expected="one or the other")
-    if any(
-        path is not None and path.absolute() == asked.html.absolute()
-        for path in (output.file, output.svg, output.csv, *others)
-    ):
-        raise UsageError(
-            "--html and another option name the same file", where=str(asked.html), expected="a file for each"
-        )
     _ = asked.budget
 
 

@@ -88,7 +88,7 @@ def run(
         from attncli.inputs.tensors import check_writable_format
 
         check_writable_format(save)
-    page_output.check(page, output, lines=text.lines, others=[save])
+    page_output.check(page, lines=text.lines)
     written = {"--save": save, "--html": page.html}
     how = answer.check(output, environment, "run", written=written, heeded=("show", "top"))
     if batch and not text.lines:

@@ -62,8 +62,8 @@ def tensors(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "tensors", heeded=("top",))
-    page_output.check(page, output)
+    how = answer.check(output, environment, "tensors", written={"--html": page.html}, heeded=("top",))
+    page_output.check(page)
     every = answer.stages(stages, output)
     from attncli.analysis.tensors import Options, captured, tensors_document
     from attncli.arrays.backend import choose

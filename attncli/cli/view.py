@@ -67,8 +67,8 @@ def view(
     explains = document.schema == "attn.explain/1"
     digits = precision if precision is not None else DIGITS if explains else 2
     output = replace(output, precision=digits)
-    how = answer.check(output, environment, name_of(document.schema))
-    page_output.check(page, output)
+    how = answer.check(output, environment, name_of(document.schema), written={"--html": page.html})
+    page_output.check(page)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, how.lang, browse=browse)
     give = picture.give

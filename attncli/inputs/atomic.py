@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
+from unicodedata import normalize
 
 from msgspec import Struct
 
@@ -18,6 +20,8 @@ from attncli.errors import AttnError, VerdictError
 STREAMS = ("/dev/stdout", "/dev/stderr")
 STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 LONGEST_ENDING = 12
+ENTRIES = 64
+"""Names of a folder that are looked at for letters; a folder may hold millions."""
 
 
 class Written(Struct, frozen=True):
@@ -67,6 +71,34 @@ def discard_all() -> None:
     for beside, owner in tuple(_temporary.items()):
         if owner == os.getpid():
             _discard(beside)
+
+
+def place_of(path: Path) -> str:
+    """The place that a path names: equal for all its spellings, also where there is no file yet.
+
+    Links are followed. In a folder that does not tell capitals from small letters, neither does this.
+    """
+    try:
+        target = path.resolve()
+    except (OSError, ValueError, RuntimeError):  # it cannot be written either
+        return os.path.abspath(path)  # noqa: PTH100 - which never fails
+    return normalize("NFC", str(target)).casefold() if _folds_case(target.parent) else str(target)
+
+
+def _folds_case(folder: Path) -> bool:
+    """Whether capitals and small letters are one in the names of a folder, as on the disks of macOS and Windows: an
+    entry of it is also there by its name with the letters exchanged."""
+    for place in (folder, *folder.parents):
+        try:
+            names = [entry.name for entry in islice(os.scandir(place), ENTRIES)]
+        except OSError:
+            names = []
+        for name in names:
+            if name.isascii() and name.swapcase() != name:
+                with suppress(OSError):
+                    return (place / name.swapcase()).samefile(place / name)
+                return False
+    return False
 
 
 def check_writable(path: Path) -> None:

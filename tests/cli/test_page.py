@@ -118,7 +118,7 @@ def test_a_document_without_heads_has_no_page(tmp_path: Path) -> None:
     [
         (("--html", "page.txt"), "a file ending in .html"),
         (("--html", "page.html", "--lines"), "--html is one page of one text"),
-        (("--html", "same.html", "-o", "same.html"), "name the same file"),
+        (("--html", "same.html", "-o", "same.html"), "--output and --html are the same file"),
         (("--html-budget", "2MB"), "none is asked for"),
         (("--html", "page.html", "--html-budget", "much"), "--html-budget is 'much'"),
     ],
