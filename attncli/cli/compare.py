@@ -93,7 +93,15 @@ def compare(
     if effects is not None:
         _compare_effects(effects, output, environment, fail_above)
         return
-    how = answer.check(output, environment, "compare", written={"--html": page.html}, heeded=("top", "max_output"))
+    how = answer.check(
+        output,
+        environment,
+        "compare",
+        written={"--html": page.html},
+        heeded=("top", "max_output"),
+        tables=("max_output",),
+        answers=("precision",),
+    )
     records: list[RunRecord] | None = None if page.html is None else []
     runs = saved or _sides(environment, texts, model, attention, compute, tokenizer, output, records)
     worst: list[float] = []

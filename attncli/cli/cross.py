@@ -74,7 +74,14 @@ def cross(
     from attncli.render.encoding import estimate_bytes
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "cross", written={"--html": page.html}, heeded=("top", "max_output"))
+    how = answer.check(
+        output,
+        environment,
+        "cross",
+        written={"--html": page.html},
+        heeded=("top", "max_output"),
+        tables=("max_output",),
+    )
     page_output.check(page)
     if model.embeddings is not None:
         raise UsageError(

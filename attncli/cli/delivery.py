@@ -9,6 +9,7 @@ from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from attncli.cli import output_conflicts
 from attncli.cli.options import OutputOptions
 from attncli.cli.output import Environment
 from attncli.errors import LimitError, UsageError
@@ -39,18 +40,25 @@ def check(
     *,
     written: Mapping[str, Path | None] | None = None,
     heeded: Sequence[str] = (),
+    tables: Sequence[str] | None = None,
+    answers: Sequence[str] = (),
 ) -> View:
     """Check the output options before any work, and say how this asker is to be shown a screen; raises UsageError, and
     AttnError for a file that cannot be written.
 
     screen: the name of the one whose parts `--show` may name; "" for one without. written: files of the command's own
-    options. heeded: options about the screen that change its document, too.
+    options. heeded: options about the screen that change its document, too; tables: those that change what --plain
+    shows, None for the same; answers: those that change what --brief shows.
     """
     formats = [f"--{name}" for name in ("json", "ndjson", "plain") if getattr(asked, name)]
     if len(formats) > 1:
         raise UsageError(f"{' and '.join(formats)} contradict each other", expected="one of them")
     if formats and asked.svg is None:
-        _refuse_looks(asked, environment, formats[0], heeded)
+        output_conflicts.refuse_looks(
+            asked, environment, formats[0], heeded if tables is None or not asked.plain else tables
+        )
+    elif not any((asked.svg, asked.csv, *(written or {}).values())):
+        output_conflicts.refuse_dropped(asked, environment, answers, ranked="top" not in heeded)
     if not formats and "max_output" in environment.given and "max_output" not in heeded:
         raise UsageError(
             "--max-output is about a document, and none is written", expected="--json, --ndjson or --plain"
@@ -74,7 +82,7 @@ def check(
     if asked.quiet and asked.verbose:
         raise UsageError("--quiet and --verbose contradict each other", expected="one of them")
     environment.quiet, environment.verbose = asked.quiet, asked.verbose
-    check_files(asked, environment, written or {})
+    output_conflicts.check_files(asked, environment, written or {})
     from attncli.render.view import View
 
     return View(
@@ -92,39 +100,6 @@ def check(
         height=environment.height,
         light=environment.light,
     )
-
-
-LOOKS = ("show", "code", "brief", "full", "precision", "top", "ascii", "scale_colors")
-"""The options about how a screen looks, by name."""
-
-
-def _refuse_looks(asked: OutputOptions, environment: Environment, machine: str, heeded: Sequence[str]) -> None:
-    """Raise UsageError where the command line asks how a screen looks that is not drawn; variables and settings that
-    do not apply are silent."""
-    for option in (f"--{name.replace('_', '-')}" for name in LOOKS if name in environment.given and name not in heeded):
-        raise UsageError(f"{option} is about the screen, and {machine} draws none", expected="one or the other")
-    if asked.color == "always" and "color" in environment.given:
-        raise UsageError(f"--color always does not go with {machine}", expected="no colour, or a screen")
-
-
-def check_files(asked: OutputOptions, environment: Environment, written: Mapping[str, Path | None]) -> None:
-    """Raise UsageError where two outputs are the same file, however it is spelled, AttnError where one cannot be
-    written. written: files of the command's own options."""
-    from attncli.inputs.atomic import check_writable, place_of
-
-    named = {"--output": asked.file, "--figure": asked.svg, "--csv": asked.csv, **written}
-    taken: dict[str, str] = {}
-    for name, path in named.items():
-        if path is None:
-            continue
-        if str(path) == "-":
-            raise UsageError(f"{name} names no file", where="-", expected="a file; --output - is standard output")
-        other = taken.setdefault(place_of(path), name)
-        if other == name and asked.file is None and environment.writes_to(path):
-            other = "standard output"
-        if other != name:
-            raise UsageError(f"{other} and {name} are the same file", where=str(path), expected="a file for each")
-        check_writable(path)
 
 
 def _shown(asked: OutputOptions, parts: Sequence[str]) -> frozenset[str] | None:

@@ -53,7 +53,7 @@ def text(
 
     environment: Environment = ctx.obj
     check_steps(output, environment)
-    how = answer.check(output, environment, "explain", heeded=("max_output", "show"))
+    how = answer.check(output, environment, "explain", heeded=("max_output", "show"), tables=("max_output",))
     if output.code is not None and output.brief:
         raise UsageError("--code is about the steps, and --brief shows none of them", expected="one or the other")
     how = replace(how, code=output.code or "")

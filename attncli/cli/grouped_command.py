@@ -56,7 +56,7 @@ class GroupedCommand(TyperCommand):
             if "" in values:
                 expected = f"{name} {parameter.metavar or 'VALUE'}, or without it"
                 raise UsageError(f"{name} is given no value", expected=expected)
-            if len(values) > 1 and not parameter.multiple:  # type: ignore[attr-defined]
+            if len(values) > 1 and not parameter.multiple:
                 said = [
                     (name if one else parameter.secondary_opts[0]) if isinstance(one, bool) else repr(one)
                     for one in values

@@ -107,7 +107,15 @@ def heads(
 
     environment: Environment = ctx.obj
     page_output.check(page, lines=text.lines)
-    how = answer.check(output, environment, "heads", written={"--html": page.html}, heeded=("show", "top"))
+    how = answer.check(
+        output,
+        environment,
+        "heads",
+        written={"--html": page.html},
+        heeded=("show", "top"),
+        tables=("top",),
+        answers=("top",),
+    )
     if asked.renormalise and asked.exclude is None:
         raise UsageError(
             "--renormalise scales what --exclude leaves, and nothing is excluded", expected="--exclude NAMES"

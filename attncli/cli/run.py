@@ -100,6 +100,8 @@ def run(
     named = how.show or frozenset()
     every = every or (bool(named & SHOWN.keys()) and not words)
     asked = Asked(query, every, save, all_links, words, bool(named & set(PROJECTIONS)), named)
+    if output.plain and "top" in environment.given and output.svg is None and _in_tables(output, asked):
+        raise UsageError("--top is about links, and --plain lists every weight", expected="--show links as well")
     single = output.json or any(path is not None for path in (save, output.svg, page.html))
 
     def documents() -> Iterator[RunDocument]:
@@ -163,6 +165,11 @@ class Asked:
     words: bool
     projections: bool
     parts: frozenset[str]
+
+
+def _in_tables(output: OutputOptions, asked: Asked) -> bool:
+    """Whether every weight is asked for, in a document or as a row; else links alone."""
+    return output.show is None or asked.stages or bool(asked.parts & {"scores", "weights", "output", "maps"})
 
 
 def _document(
@@ -239,7 +246,7 @@ def _plan(
     at = None if span is None else span[0]
     several = span if span is not None and span[1] - span[0] > 1 else None
     machine = output.json or output.ndjson or output.plain
-    tables = output.show is None or asked.stages or bool(asked.parts & {"scores", "weights", "output", "maps"})
+    tables = _in_tables(output, asked)
     short = len(tokens) <= LONG or output.full
     if not machine:
         tables = (

@@ -62,7 +62,7 @@ def tensors(
     """
 
     environment: Environment = ctx.obj
-    how = answer.check(output, environment, "tensors", written={"--html": page.html}, heeded=("top",))
+    how = answer.check(output, environment, "tensors", written={"--html": page.html}, heeded=("top",), tables=())
     page_output.check(page)
     every = answer.stages(stages, output)
     from attncli.analysis.tensors import Options, captured, tensors_document

@@ -23,6 +23,13 @@ COMMANDS: dict[str, str] = {
     "the words of the command line": "命令行中的各个词", "COMP_CWORD is {0}": "COMP_CWORD 是 {0}", "which of the words is completed": "要补全的是第几个词",
     "{0} is a pipe: it is read when something writes to it": "{0} 是管道：有内容写入时才读取", "Ctrl-C ends the waiting": "按 Ctrl-C 结束等待",
     "light or dark": "light 或 dark", "this is a pipe, not a file": "这是管道，不是文件",
+    # options that do not go together
+    "{0} is about the tables, and --brief shows none": "{0} 用于表格，而 --brief 不显示表格",
+    "--full shows every row, and --top only the first": "--full 显示每一行，而 --top 只显示前几行",
+    "{0} names no file": "{0} 没有指定文件", "a file; --output - is standard output": "一个文件；--output - 是标准输出",
+    "{0} is given twice: {1} and {2}": "{0} 给了两次：{1} 和 {2}",
+    "{0} is about the screen, and --markdown draws none": "{0} 用于屏幕显示，而 --markdown 不显示屏幕",
+    "--top is about links, and --plain lists every weight": "--top 用于连接，而 --plain 列出每个权重", "--show links as well": "同时给出 --show links",
     # what options are about
     "not among the measures": "不在所测的量之中", "there is no token {0}": "没有第 {0} 个词元",
     "a weight belongs to a link that was cut, and to each": "权重属于被切断的连接，且每条都要有",
@@ -179,7 +186,6 @@ COMMANDS: dict[str, str] = {
     "--html FILE as well": "同时给出 --html FILE",
     "a file ending in .html": "以 .html 结尾的文件",
     "--html is one page of one text, and --lines gives several": "--html 是一段文本的一页，而 --lines 给出几段",
-    "--html and another option name the same file": "--html 与另一选项指定了同一个文件",
     "--versus is taken from a target": "--versus 要从一个目标中减去",
     "--target TOK as well": "同时给出 --target TOK",
     "patching heads": "替换各头",

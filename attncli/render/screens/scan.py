@@ -227,7 +227,7 @@ def _metrics(head: ScanHead, view: View) -> Lines:
 
 
 def _examples(head: ScanHead, name: str, view: View) -> Lines:
-    found = [one for one in head.top if one.metric == name][: view.top if view.full else EXAMPLES]
+    found = [one for one in head.top if one.metric == name][: None if view.full else EXAMPLES if view.few else view.top]
     written = number if name in head.metrics else _turn
     rows = [
         [written(one.value, view), f"{one.file}:{one.line + 1}", label(one.text, ascii=view.ascii)] for one in found
