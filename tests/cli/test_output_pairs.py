@@ -63,7 +63,7 @@ VALUES = {
     "csv": "{t}/out/a.csv", "output": "{t}/out/a.txt", "svg": "{t}/out/a.svg", "html": "{t}/out/a.html",
     "save": "{t}/out/a.npz", "figure_style": "dark", "html_budget": "3kB", "precision": "5", "top": "1",
     "color": "always", "lang": "zh", "scale_colors": "log", "max_output": "1GB", "stages": "all", "show_as": "heads",
-    "show": "all", "fail_above": "9", "baseline": "all",
+    "show": "all", "code": "numpy", "fail_above": "9", "baseline": "all",
 }  # fmt: skip
 """A value for each option that takes one."""
 FILES = {name for name, value in VALUES.items() if value.startswith("{t}")}
