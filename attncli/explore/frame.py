@@ -21,6 +21,7 @@ from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
 from attncli.render.prose import wrap
 from attncli.render.safe import cells, cut, label, safe
+from attncli.render.unknown_words import word_name
 from attncli.render.view import View
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -119,7 +120,7 @@ def _word(frame: Frame) -> str:
     tokens = frame.held.keys if frame.state.turned else frame.held.queries
     if not tokens:
         return ""
-    return cut(label(tokens[min(frame.state.word, len(tokens) - 1)].text.strip(), ascii=frame.view.ascii), 14)
+    return cut(label(word_name(tokens[min(frame.state.word, len(tokens) - 1)]), ascii=frame.view.ascii), 14)
 
 
 def _title(text: str, view: View, *, chosen: bool) -> Line:

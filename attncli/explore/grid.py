@@ -18,6 +18,7 @@ from attncli.render.palette import shade, sign
 from attncli.render.phrases import say
 from attncli.render.phrases.head_labels import label_name
 from attncli.render.safe import cells, cut, label, pad
+from attncli.render.unknown_words import word_name
 from attncli.render.view import View
 
 MEASURES = ("word", *METRICS)
@@ -176,7 +177,7 @@ def about(state: State, held: Held, view: View, width: int, height: int) -> Pane
         side = max((width - 8) // 2, 3)
         for query, key, weight in links[: left - 1]:
             a, b = (
-                pad(cut(label(token.text.strip(), ascii=view.ascii), side, ascii=view.ascii), side, at)
+                pad(cut(label(word_name(token), ascii=view.ascii), side, ascii=view.ascii), side, at)
                 for token, at in ((held.queries[query], "right"), (held.keys[key], "left"))
             )
             spots[len(rows)] = (query, key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, assert_never
 
 import numpy as np
@@ -15,9 +16,11 @@ from attncli.analysis.records.recipe import Absent, Exact, Products, Roots, made
 from attncli.analysis.records.run import RunRecord
 from attncli.analysis.records.whole_numbers import Fixed, Floats
 from attncli.analysis.visible_keys import Bools, Ints
+from attncli.analysis.words import unknown_words
 from attncli.explore.state import Extent
 from attncli.inputs.token import Token
 from attncli.render.safe import cells, label
+from attncli.render.unknown_words import word_name
 
 WHOLE = 1024
 """Words up to which a head's weights are made whole; of a longer text, the rows that are shown."""
@@ -59,6 +62,11 @@ class Held:
         """The words looked at."""
         return self.record.sides.keys
 
+    @cached_property
+    def unknown(self) -> tuple[int, int]:
+        """How many words of the text the model does not know, and how many there are; (0, 0) where it knows all."""
+        return unknown_words(self.record.text, self.queries)
+
     @property
     def extent(self) -> Extent:
         """What there is to look at so far."""
@@ -73,7 +81,7 @@ class Held:
         """The words of "queries" or "keys" as they may be shown."""
         if (side, ascii) not in self._names:
             tokens = self.queries if side == "queries" else self.keys
-            self._names[side, ascii] = [label(token.text.strip() or token.text, ascii=ascii) for token in tokens]
+            self._names[side, ascii] = [label(word_name(token), ascii=ascii) for token in tokens]
         return self._names[side, ascii]
 
     def widest(self, side: str, *, ascii: bool) -> int:

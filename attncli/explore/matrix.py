@@ -18,6 +18,7 @@ from attncli.render.lines import Line, Piece
 from attncli.render.palette import normalise
 from attncli.render.phrases import say
 from attncli.render.safe import cells, clusters, cut, label, pad
+from attncli.render.unknown_words import word_name
 from attncli.render.view import View
 
 NDArray = np.ndarray[Any, Any]
@@ -195,7 +196,7 @@ def _above(keys: Sequence[Token], width: int, height: int, view: View) -> int:
     """Lines that the keys' words take above a map, written downwards."""
     if 2 * len(keys) > width:
         return min(4, max(height // 4, 1))
-    longest = max((len(list(clusters(label(token.text.strip(), ascii=view.ascii)))) for token in keys), default=1)
+    longest = max((len(list(clusters(label(word_name(token), ascii=view.ascii)))) for token in keys), default=1)
     return min(longest, SIDEWAYS, max((height - len(keys)), 3))
 
 
@@ -216,7 +217,7 @@ def _axis(state: State, keys: Sequence[Token], shown: Window, above: int, width:
 
 def _letters(token: Token, above: int, view: View) -> list[str]:
     """A word's letters from the top down, the last ones right above the map; what does not fit is cut."""
-    text = list(clusters(label(token.text.strip() or token.text, ascii=view.ascii)))
+    text = list(clusters(label(word_name(token), ascii=view.ascii)))
     if len(text) > above:
         text = [*text[: above - 1], "~" if view.ascii else "⋮"]
     return [" "] * (above - len(text)) + text
@@ -225,7 +226,7 @@ def _letters(token: Token, above: int, view: View) -> list[str]:
 def _places(state: State, keys: Sequence[Token], shown: Window, width: int, view: View) -> list[Piece]:
     """Every tenth or fifth cell's place, and the chosen word over its own cell."""
     at = (state.key - shown.columns.start) // shown.block * shown.across
-    name = cut(label(keys[state.key].text.strip() or "_", ascii=view.ascii), 14, ascii=view.ascii)
+    name = cut(label(word_name(keys[state.key]) or "_", ascii=view.ascii), 14, ascii=view.ascii)
     arrow = "v" if view.ascii else "▾"
     start = max(min(at, width - cells(name) - 2), 0)
     mine = (f"{arrow} {name}", accent(view) or "bold")

@@ -14,6 +14,7 @@ from attncli.inputs.token_name import find_token
 from attncli.render.headings import remark
 from attncli.render.phrases import say
 from attncli.render.safe import cut, label
+from attncli.render.unknown_words import word_name
 from attncli.render.view import View
 
 
@@ -44,5 +45,5 @@ def search(state: State, held: Held, view: View, width: int, height: int) -> Pan
 def link_name(state: State, held: Held, view: View) -> str:
     """The chosen link as it is written."""
     ends = (held.queries[state.query], held.keys[state.key])
-    texts = [cut(label(token.text.strip() or token.text, ascii=view.ascii), 16, ascii=view.ascii) for token in ends]
+    texts = [cut(label(word_name(token), ascii=view.ascii), 16, ascii=view.ascii) for token in ends]
     return (" -> " if view.ascii else " → ").join(texts)

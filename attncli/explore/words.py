@@ -20,6 +20,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import cells, cut, label, safe
 from attncli.render.screens.sentence_answer import EVEN, SECOND, not_learned
 from attncli.render.sentence import LEAST, MARKS, MARKS_ASCII, Word, words
+from attncli.render.unknown_words import bare_text
 from attncli.render.view import View
 
 NEAR = 200
@@ -93,6 +94,7 @@ def answer(state: State, held: Held, view: View, width: int, height: int) -> Pan
     learned: as many of these sentences as there is room for."""
     told = [*_looks(state, held, view), *(_pair(state, held, view) if state.sight != "difference" else ())]
     told += _difference(state, held, view) if state.sight == "difference" and state.other is not None else []
+    told += [say(view, "answer.unknown", *held.unknown)] if held.unknown[0] else []
     model = held.record.model
     if model is not None:
         told.append(not_learned(model, view))
@@ -155,4 +157,7 @@ def _looks(state: State, held: Held, view: View) -> list[str]:
 
 
 def _named(token: Token, view: View) -> str:
-    return say(view, "quoted", cut(label(token.text.strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii))
+    name = say(
+        view, "quoted", cut(label(bare_text(token).strip() or token.text, ascii=view.ascii), 24, ascii=view.ascii)
+    )
+    return say(view, "quoted.unknown", name) if token.unknown else name

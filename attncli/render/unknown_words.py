@@ -46,6 +46,11 @@ def marked_text(token: Named) -> str:
     return f"{text.removesuffix(MARK)}{MARK}" if token.unknown else token.text
 
 
+def word_name(token: Named) -> str:
+    """The same without the blanks around it, unless it is nothing else."""
+    return marked_text(token).strip() or token.text
+
+
 def bare_text(token: Named) -> str:
     """A token's text without the mark."""
     return token.text.removesuffix(MARK) if token.unknown else token.text

@@ -15,6 +15,7 @@ from attncli.explore.app import Explorer
 from attncli.explore.source import Live
 from attncli.explore.state import State
 from attncli.inputs.token import Token
+from attncli.models.load import load
 from attncli.render.safe import cells
 from attncli.render.view import View
 
@@ -129,3 +130,14 @@ def test_a_window_that_is_too_small_says_how_large_it_must_be(width: int, lang: 
     assert "40 × 12" in said
     assert all(cells(line) <= width for line in text)
     assert "40 × 12" in "".join(pressed(SENTENCE, size=(width, 1), view=View(lang=lang))[1])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_words_that_the_model_does_not_know_are_marked_and_told(size: tuple[int, int]) -> None:
+    source = Live.of(load("minilm"), "她吃苹果，他吃香蕉")
+    for lang, told in (("en", "unknown to this model"), ("zh", "不认识的")):
+        _, rows = pressed(source, "right", "right", size=size, view=View(width=size[0], color=True, lang=lang))
+        shown = "".join("".join(rows).split())
+        assert "吃?" in shown
+        assert "香蕉?" in shown
+        assert told.replace(" ", "") in shown
