@@ -16,6 +16,8 @@ from attncli.errors import InputError
 from attncli.inputs.token import Token
 from attncli.models.model import Model
 
+ENTRIES = 8
+"""Entries of each output that the document holds."""
 ROUNDING = 64
 """Outputs count as equal when they differ by at most this many units in the last place of the largest."""
 
@@ -105,6 +107,8 @@ def _row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int
         tolerance=tolerance,
         equal=bool(difference[greatest] <= tolerance),
         per_token=difference[np.argsort(order)],
+        outputs=before[:, :ENTRIES],
+        moved_outputs=after[np.argsort(order), :ENTRIES],
     )
 
 

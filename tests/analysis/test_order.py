@@ -3,6 +3,7 @@
 import numpy as np
 import oracles
 import pytest
+from asking import ask
 from msgspec.structs import replace
 from telling import telling
 
@@ -105,3 +106,29 @@ def test_rows_and_whole_matrix_agree_with_loops(causal: bool) -> None:
     whole = oracles.softmax(scores.reshape(-1).tolist(), seen.reshape(-1).tolist())
     assert document["whole"].reshape(-1) == pytest.approx(whole)
     assert document["row_sums"] == pytest.approx(document["whole"].sum(axis=1))
+
+
+def test_outputs_stand_side_by_side_and_the_tint_is_that_without_positions() -> None:
+    asked = ("explain", "order", "我爱你", "--tokenizer", "char")
+    document = ask(*asked, "--json").json
+    for row in document["rows"]:
+        options = ("--position", row["position"], "--mask", row["mask"], "--tokenizer", "char", "--json")
+        texts = "我爱你", "".join("我爱你"[at] for at in row["order"])
+        first, second = (ask("run", text, *options).json["layers"][0]["output"] for text in texts)
+        places = np.argsort(row["order"])
+        np.testing.assert_allclose(row["outputs"], np.asarray(first)[:, :8], atol=1e-5)
+        np.testing.assert_allclose(row["moved_outputs"], np.asarray(second)[places, :8], atol=1e-5)
+    plain, sinusoidal = document["rows"][:2]
+    shown = ask(*asked).out
+    for row in (plain, sinusoidal):
+        cells = [f"{value:.4f}" for side in ("outputs", "moved_outputs") for value in row[side][0][:3]]
+        assert " ".join(cells) in " ".join(shown.split())
+    told = " ".join(shown.split())
+    assert "█" not in shown
+    assert "no tint: with position none and mask none no word's output changes" in told
+    differing = [row for row in document["rows"] if not row["equal"] and row["order"] == document["order"]]
+    sizes = [row["max_difference"] for row in differing]
+    assert f"differs by {min(sizes):.3g} to {max(sizes):.3g}." in told
+    for row in differing:
+        assert (row["position"] if row["position"] != "none" else row["mask"]) in told
+    assert "position learned" in ask(*asked, "--position", "learned").out

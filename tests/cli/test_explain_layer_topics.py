@@ -110,6 +110,80 @@ def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> No
     assert "no W_O here" in ask("explain", "multihead", TEXT, "--num-heads", "1").out
 
 
+def test_what_averaging_loses_is_the_answer() -> None:
+    found = topic("multihead", "--num-heads", "8", "--query", "dumpty")
+    rows = np.array([head["weights"] for head in found["heads"]])
+    average = rows.mean(axis=0)
+    best, texts = int(average.argmax()), [token["text"] for token in found["tokens"]]
+    apart = [at for at in range(8) if rows[at].argmax() != best]
+    told = " ".join(ask("explain", "multihead", TEXT, "--num-heads", "8", "--query", "dumpty", "--brief").out.split())
+    assert f'Averaged, "dumpty" would look most at "{texts[best]}" ({average[best]:.2f}).' in told
+    assert f"Averaging loses {len(apart)} of the 8 heads" in told
+    named = re.findall(r'head (\d) at "(\w+)" \((0\.\d\d), averaged (0\.\d\d)\)', told)
+    assert len(named) == min(len(apart), 4)
+    for head, word, weight, left in named:
+        key = int(rows[int(head)].argmax())
+        assert int(head) in apart
+        assert word == texts[key]
+        assert float(weight) == pytest.approx(rows[int(head)][key], abs=0.006)
+        assert float(left) == pytest.approx(average[key], abs=0.006)
+    entropies = [-sum(w * math.log(w) for w in row if w > 0) for row in (*rows, average)]
+    assert f"entropy {entropies[-1]:.2f} nats, theirs {np.mean(entropies[:-1]):.2f} on average" in told
+
+
+def test_heads_that_agree_lose_how_much_each_looks() -> None:
+    rows = np.array([head["weights"] for head in topic("multihead", "--query", "on")["heads"]])
+    told = " ".join(ask("explain", "multihead", TEXT, "--query", "on", "--brief").out.split())
+    low, high = rows[:, 0].argmin(), rows[:, 0].argmax()
+    said = f"from {rows[low, 0]:.2f} (head {low}) to {rows[high, 0]:.2f} (head {high})"
+    assert f"All 4 heads look there; averaging loses how much each does: {said}." in told
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--mask", "causal", "--query", "dumpty"), ("--softcap", "2", "--position", "alibi", "--d-v", "5")]
+)
+def test_one_head_is_single_head_attention(options: tuple[str, ...]) -> None:
+    found = topic("multihead", "--num-heads", "1", *options)
+    single, query = found["single"], found["query"]
+    run = ask("run", TEXT, *options, "--json").json["layers"][0]["heads"][0]
+    index = 0 if "--query" in options and len(run["weights"]) == 1 else query
+    np.testing.assert_allclose(single["weights"], run["weights"][index], atol=1e-6)
+    np.testing.assert_allclose(single["output"], run["output"][index], atol=1e-5)
+    assert single["agreement"] < 1e-5
+    shown = ask("explain", "multihead", TEXT, "--num-heads", "1", *options).out
+    assert "h = 1 is single-head attention" in " ".join(shown.split())
+    assert "average" not in shown
+    assert "single" not in topic("multihead", "--num-heads", "2")
+    assert "single-head" not in ask("explain", "multihead", TEXT, "--num-heads", "2").out
+
+
+def tables(screen: str) -> list[tuple[str, ...]]:
+    """The rows of numbers of each part of a screen, without the names of its rows."""
+    parts = [[line for line in part.splitlines() if re.search(r"\d\.\d", line)] for part in screen.split("\n\n")]
+    return [tuple(" ".join(re.findall(r"-?\d+\.\d+\*?", line)) for line in part) for part in parts if len(part) > 2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mask", TEXT, "on a wall"), ("mask", TEXT, "--mask", "none"), ("mask", TEXT), ("mask", TEXT, "--query", "on"),
+        ("mask", TEXT, "on a wall", "--mask", "causal"), ("multihead", TEXT), ("order", TEXT), ("residual", TEXT),
+    ],
+)  # fmt: skip
+def test_no_table_is_shown_twice(words: tuple[str, ...]) -> None:
+    found = tables(ask("explain", *words, width=120).out)
+    assert found
+    assert len(set(found)) == len(found)
+
+
+def test_of_several_texts_the_padding_is_the_answer() -> None:
+    shown = ask("explain", "mask", TEXT, "on a wall").out
+    assert shown.index("padding mask of a batch") < shown.index("scores S before the mask")
+    assert "no weight falls on padding" in shown
+    assert "scores S after the mask" not in shown
+    assert "nothing is hidden in this text itself" in " ".join(shown.split())
+
+
 def test_the_residual_and_its_norm_are_those_of_the_run() -> None:
     found = topic("residual", "--num-heads", "2", "--query", "sat")
     run = ask("run", TEXT, "--residual", "--layer-norm", "--num-heads", "2", "--json", "--stages", "all").json

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
+from msgspec import UNSET, UnsetType
+
 from attncli.analysis.documents.declaration import Count, Document, Numbers, Part, Size, at, axes, says
 from attncli.analysis.documents.derivation import AttentionTopic
 from attncli.analysis.documents.layer_topics import MaskTopic, MultiheadTopic, PositionTopic, ResidualTopic
@@ -110,6 +112,13 @@ class OrderRow(Part, frozen=True, kw_only=True):
     tolerance: Annotated[float, says("What float rounding may make of equal outputs.")]
     equal: bool
     per_token: Annotated[Numbers, axes("token")]
+    outputs: (
+        Annotated[Numbers, axes("token", "entry", says="the first entries, 8 at most, of each token's output.")]
+        | UnsetType
+    ) = UNSET
+    moved_outputs: (
+        Annotated[Numbers, axes("token", "entry", says="the same in the other order, token for token.")] | UnsetType
+    ) = UNSET
 
 
 class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):

@@ -80,6 +80,14 @@ class HeadPart(Part, frozen=True, kw_only=True):
     share: Annotated[Numbers, axes("width", says="its output times its rows of W_O.")] | UnsetType = UNSET
 
 
+class SingleHead(Part, frozen=True, kw_only=True):
+    """One query's attention worked out without heads: softmax(q·kᵀ × scale)·v."""
+
+    weights: Annotated[Numbers, axes("key")]
+    output: Annotated[Numbers, axes("v_dim")]
+    agreement: Annotated[float, says("Largest |difference| of both from those of the run's one head.")]
+
+
 class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     """Several heads side by side: their weights, outputs, and concat(O₁ … O_h)·W_O."""
 
@@ -90,6 +98,7 @@ class MultiheadTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     average: Annotated[Numbers, axes("key", says="of the heads' weights.")]
     entropies: Annotated[list[float], says("Of each head's row, in nats.")]
     average_entropy: Annotated[float, says("Of the averaged row, in nats; never below the mean of the heads' own.")]
+    single: Annotated[SingleHead, says("Of one head: the same without heads.")] | UnsetType = UNSET
     concat: Annotated[Numbers, axes("concat", says="the heads' outputs side by side.")]
     bias: Annotated[Numbers, axes("width", says="b_O.")] | UnsetType = UNSET
     out: Annotated[Numbers, axes("out", says="concat·W_O, or concat where there is no W_O.")]

@@ -20,7 +20,7 @@ SCREENS: dict[str, str] = {
     "reading ahead {0}": "预读 {0}", "answer {0}": "答案 {0}", "{0} vectors": "{0} 个向量", "{0} tensors": "{0} 个张量", "{0} tensor": "{0} 个张量",
     "special tokens": "特殊词元", "unknown words": "模型不认识的词", "neighbours": "紧邻的词元", "the query itself": "查询自身", "immediate neighbours": "紧邻的词元", "the first token": "第一个词元",
     "canonical names q k v, [out, in]": "标准名称 q k v，[out, in]", "canonical names q k v o, [out, in]": "标准名称 q k v o，[out, in]",
-    "text {0}": "文本 {0}", "mask {0}": "掩码 {0}", "tokens {0}": "词元 {0}", "text {0}: {1}": "文本 {0}：{1}",
+    "text {0}": "文本 {0}", "mask none": "无掩码", "position none": "无位置编码", "mask {0}": "掩码 {0}", "tokens {0}": "词元 {0}", "text {0}: {1}": "文本 {0}：{1}",
     "mean −Σ A ln A": "−Σ A ln A 的平均",
     # names of columns and of parts
     "weights": "权重", "sizes": "尺寸", "attention": "注意力", "computed": "计算", "words": "词", "shapes": "形状", "step": "步骤",

@@ -71,8 +71,7 @@ class Derivation:
         if self.view.full or len(self.names) <= self.all_keys:
             return list(range(len(self.names)))
         most = SHORT - 1 if self.compact and self.view.few else self.view.top  # the others take a line, too
-        order = np.argsort(-self.weights, kind="stable")[:most]
-        return sorted(int(at) for at in order)
+        return sorted(int(at) for at in np.argsort(-self.weights, kind="stable")[:most])
 
     @cached_property
     def rest(self) -> list[int]:

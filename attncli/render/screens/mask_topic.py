@@ -43,12 +43,16 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
             remark(say(view, "mask.topic.lead"), view, style=""),
         )
     )
+    masked = as_matrix(document.masked)
     pairs = [
         ("scores", document.scores, True),
         ("masked", document.masked, True),
         ("before", document.before, False),
-        ("after", np.where(np.isfinite(as_matrix(document.masked)), document.after, np.nan), False),
+        ("after", np.where(np.isfinite(masked), document.after, np.nan), False),
     ]
+    hides = not np.isfinite(masked).all()
+    if not hides:  # what is before the mask is what is after it: once is enough
+        pairs = [("scores", document.scores, True), ("open", document.after, False)]
     drawn = [
         matrix(
             values,
@@ -63,11 +67,15 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         for name, values, signed in pairs
     ]
     batch = [] if document.batch is UNSET else [_batch(document.batch, view)]
+    worked = [] if np.isfinite(masked[document.query]).all() else [_row(document, texts, view)]
     row = as_matrix(document.after)[document.query]
     seen = shaded(document.text or "", document.tokens, row, view, query=document.query, tint="answer.tint.row")
-    answers = (_shared(document, view), _padded(document, view), not_learned(document.model, view))
+    # of several texts the padding is what is asked about
+    own = _shared(document, view) if hides or document.batch is UNSET else ""
+    answers = (_padded(document, view), own, not_learned(document.model, view))
     told = stack((seen, sentences(answers, view)))
-    return (header(document, view), lead, *drawn, _row(document, texts, view), *batch, told)
+    parts = (*batch, *drawn) if not hides else (*drawn, *worked, *batch)
+    return (header(document, view), lead, *parts, told)
 
 
 def _row(document: MaskTopic, texts: Sequence[str], view: View) -> Lines:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from attncli.render.headings import heading, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.matrix import as_matrix, matrix
+from attncli.render.numbers import fixed
 from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screens.header import header
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 
 NAMED = 4
-"""Heads of which the answer tells what they look at."""
+"""Heads of which the answer tells that they look elsewhere than their average."""
+SAME, LESS, CLOSE = 5e-3, 5e-3, 1e-4
+"""Weights that differ by less are told as the same; entropies, in nats, that differ by less are not told; and how near
+one head must be to attention without heads to be called it."""
 
 
 def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
@@ -44,17 +48,17 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         )
     )
     names = [say(view, "multihead.head", one.head) for one in heads]
-    rows = [*(one.weights for one in heads), document.average]
+    several = len(heads) > 1  # of one head the average is that head
+    rows = [*(one.weights for one in heads), *([document.average] if several else [])]
     weights = matrix(
         rows,
-        [*names, say(view, "multihead.average")],
+        [*names, *([say(view, "multihead.average")] if several else [])],
         key_names(texts, rows),
         view,
         limits=(0.0, 1.0),
         title=say(view, "multihead.weights", query),
         note=say(view, "multihead.weights.note"),
     )
-    told = _lost(document, view)
     outputs = vectors(
         [one.output for one in heads],
         names,
@@ -65,19 +69,65 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
     return (
         header(document, view),
         lead,
-        stack((weights, remark(told, view))),
-        outputs,
+        *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
         _projected(document, names, view),
         _answer(document, texts, view),
     )
 
 
-def _lost(document: MultiheadTopic, view: View) -> str:
-    """What averaging the heads loses, by entropy; nothing where there is one head."""
-    if len(document.heads) < 2:
-        return ""
+def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines:
+    """Of one head: its weights and output beside those of attention without heads."""
+    single = document.single
+    if single is UNSET:
+        return Lines()
+    names = [say(view, "multihead.single.alone"), say(view, "multihead.single.head")]
+    head = document.heads[0]
+    title, note = say(view, "multihead.single"), say(view, "multihead.single.note")
+    top = heading(title, note, view)
+    rows = [single.weights, head.weights]
+    weights = matrix(
+        rows, names, key_names(texts, rows), view, limits=(0.0, 1.0), title=say(view, "multihead.single.weights")
+    )
+    output = vectors([single.output, head.output], names, view, title=say(view, "multihead.single.output"))
+    agree = say(view, "multihead.single.agree", f"{single.agreement:.1e}" if single.agreement else "0")
+    return stack((top, weights, output, remark(agree, view)))
+
+
+def _lost(document: MultiheadTopic, texts: Sequence[str], view: View) -> list[str]:
+    """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
+    each looks; and by how much the average is less certain."""
+    heads, average = document.heads, as_matrix([document.average])[0]
+    asked = quoted(texts[document.query], view)
+    if len(heads) < 2 or not average.any():
+        return []
+    rows = as_matrix([one.weights for one in heads])
+    if np.abs(rows - average).max() < SAME:
+        return [say(view, "multihead.same", len(heads))]
+
+    def name(key: int) -> str:
+        return quoted(texts[key] if key < len(texts) else "bias_k", view)
+
+    best = int(np.argmax(average))
+    told = [say(view, "multihead.average.looks", asked, name(best), fixed(float(average[best]), 2))]
+    apart = [at for at in range(len(heads)) if rows[at].any() and int(np.argmax(rows[at])) != best]
+    if apart:
+        apart.sort(key=lambda at: float(average[int(np.argmax(rows[at]))] - rows[at].max()))
+        parts = []
+        for at in apart[:NAMED]:
+            key = int(np.argmax(rows[at]))
+            numbers = fixed(float(rows[at][key]), 2), fixed(float(average[key]), 2)
+            parts.append(say(view, "multihead.elsewhere", heads[at].head, name(key), *numbers))
+        more = say(view, "multihead.more", len(apart) - NAMED) if len(apart) > NAMED else ""
+        listed = say(view, "multihead.and").join(parts) + more
+        told.append(say(view, "multihead.loses", len(apart), len(heads), listed))
+    else:
+        low, high = (int(at) for at in (np.argmin(rows[:, best]), np.argmax(rows[:, best])))
+        ends = [(fixed(float(rows[at, best]), 2), heads[at].head) for at in (low, high)]
+        told.append(say(view, "multihead.alike", len(heads), *ends[0], *ends[1]))
     own = float(np.mean(document.entropies))
-    return say(view, "multihead.lost", f"{document.average_entropy:.2f}", f"{own:.2f}")
+    if document.average_entropy - own >= LESS:
+        told.append(say(view, "multihead.lost", fixed(document.average_entropy, 2), fixed(own, 2)))
+    return told
 
 
 def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Lines:
@@ -92,17 +142,15 @@ def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Li
 
 
 def _answer(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines:
-    """What each of the first heads looks at most."""
-    parts = []
-    for one in document.heads[:NAMED]:
-        best = int(np.argmax(one.weights))
-        if one.weights[best] > 0 and best < len(texts):
-            parts.append(say(view, "multihead.looks", one.head, quoted(texts[best], view), f"{one.weights[best]:.2f}"))
+    """What averaging the heads loses; of one head, that it is single-head attention."""
     asked = quoted(texts[document.query], view)
-    said = say(view, "multihead.answer", asked, say(view, "multihead.and").join(parts)) if parts else ""
+    told = _lost(document, texts, view)
+    if document.single is not UNSET and document.single.agreement <= CLOSE:
+        apart = document.single.agreement
+        told = [say(view, "multihead.single.answer", asked, f"{apart:.1e}" if apart else "0")]
     most = as_matrix([one.weights for one in document.heads]).max(axis=0)
     seen = shaded(document.text or "", document.tokens, most, view, query=document.query, tint="answer.tint.links")
-    return stack((seen, sentences((said, not_learned(document.model, view)), view)))
+    return stack((seen, sentences((*told, not_learned(document.model, view)), view)))
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:

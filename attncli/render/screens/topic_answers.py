@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attncli.render.headings import own, sentences
+from attncli.render.headings import own, remark, sentences
 from attncli.render.lines import Lines, stack
 from attncli.render.numbers import brief, fixed, percent
 from attncli.render.phrases import say
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attncli.analysis.documents.explain import (
         MatrixSoftmaxTopic,
         MetricTopic,
+        OrderRow,
         OrderTopic,
         ScalingTopic,
         SoftmaxTopic,
@@ -63,28 +64,49 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
 
 
 def order_answer(document: OrderTopic, view: View) -> Lines:
-    """The sentence, tinted by how far each word's output moves where outputs move most; whether the order is seen: what
-    holds of every way of telling places, or of the one that ran."""
-    equal = {(row.position, row.mask) for row in document.rows if row.equal}
-    told = [say(view, "order.said")] if ("none", "none") in equal else []
-    told += (
-        [say(view, "order.alibi")]
-        if any(row.order != document.order and not row.equal for row in document.rows)
-        else []
-    )
-    most = max(document.rows, key=lambda row: row.max_difference)
+    """The sentence, tinted by how far each word's output moves without positions, or as the model ran; whether the
+    order is seen: what holds of every way of telling places, or of the one that ran."""
+    rows = [row for row in document.rows if row.order == document.order]
+    plain = next((row for row in rows if (row.position, row.mask) == ("none", "none")), None)
+    told = []
+    if plain is not None and plain.equal:
+        told.append(say(view, "order.said", _size(plain.max_difference)))
+        seen = [row for row in rows if not row.equal]
+        if seen:
+            names = [way_name(row) for row in seen]
+            sizes = [row.max_difference for row in seen]
+            listed = say(view, "list.comma").join(names)
+            told.append(say(view, "order.broken", listed, _size(min(sizes)), _size(max(sizes))))
+        if any(row.order != document.order and not row.equal for row in document.rows):
+            told.append(say(view, "order.alibi"))
+    shown = plain or document.rows[0]
     if not told:
-        known = [at for at in range(len(most.per_token)) if not document.tokens[at].unknown] or [most.token]
-        moved = max(known, key=lambda at: most.per_token[at])
-        word = quoted_token(document.tokens, moved, view)
-        seen = not all(row.equal for row in document.rows)
-        told.append(
-            say(view, "order.seen", word, f"{most.per_token[moved]:.3g}") if seen else say(view, "order.unseen")
-        )
-    way = (most.position, most.mask)
-    shares = None if most.equal else np.divide(most.per_token, most.max_difference)
+        known = [at for at in range(len(shown.per_token)) if not document.tokens[at].unknown] or [shown.token]
+        moved = max(known, key=lambda at: shown.per_token[at])
+        word, size = quoted_token(document.tokens, moved, view), _size(float(shown.per_token[moved]))
+        told.append(say(view, "order.unseen") if shown.equal else say(view, "order.seen", word, size))
+    way = (convention(shown.position, view), convention(shown.mask, view))
+    if shown.equal:  # nothing moves, so nothing is tinted
+        shares, tint = None, remark(say(view, "order.untinted", *way), view)
+    else:
+        shares, tint = np.divide(shown.per_token, shown.max_difference), Lines()
     tinted = shaded(document.text, document.tokens, shares, view, query=None, tint="order.tint", values=way)
-    return stack((tinted, sentences(told, view)))
+    return stack((tinted, tint, sentences(told, view)))
+
+
+def way_name(row: OrderRow) -> str:
+    """What one row ran with: its position encoding, or its mask where it has none."""
+    return row.position if row.position != "none" else row.mask
+
+
+def convention(name: str, view: View) -> str:
+    """A position encoding's or a mask's name, as options spell it; that there is none in the view's language."""
+    return say(view, "convention.none") if name == "none" else name
+
+
+def _size(difference: float) -> str:
+    """A difference of outputs in a sentence."""
+    return f"{difference:.2g}" if difference < 1e-3 else f"{difference:.3g}"
 
 
 def metric_answer(document: MetricTopic, view: View) -> Lines:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderTopic, ScalingTopic, SoftmaxTopic
+from msgspec import UNSET
+
+from attncli.analysis.documents.explain import MatrixSoftmaxTopic, OrderRow, OrderTopic, ScalingTopic, SoftmaxTopic
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
 from attncli.render.headings import heading, remark
 from attncli.render.lines import Lines, stack
-from attncli.render.matrix import matrix
+from attncli.render.matrix import as_matrix, matrix
 from attncli.render.numbers import brief, fixed
 from attncli.render.phrases import say, say_each
-from attncli.render.safe import label
+from attncli.render.safe import cells, label
 from attncli.render.screens.header import fact, header
-from attncli.render.screens.topic_answers import matrix_answer, order_answer, scaling_answer, softmax_answer
+from attncli.render.screens.topic_answers import convention, matrix_answer, order_answer, scaling_answer, softmax_answer
 from attncli.render.tables import ledger, table
 from attncli.render.term_digits import adding_digits
 from attncli.render.token_names import placed
 from attncli.render.view import View
+
+OUTPUTS = 8
+"""Tokens whose outputs are shown in both orders."""
 
 
 def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
@@ -171,8 +176,8 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
     columns = say_each(view, "order", "position", "mask", "greatest", "where", "verdict")
     rows = [
         [
-            row.position + ("" if row.order == document.order else " *"),
-            row.mask,
+            convention(row.position, view) + ("" if row.order == document.order else " *"),
+            convention(row.mask, view),
             f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
             placed(row.token, texts[row.token], 12, view),
             say(view, "order.same" if row.equal else "order.differs"),
@@ -187,7 +192,38 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         remark(say(view, "order.other", label(gap.join(texts[at] for at in order), ascii=view.ascii)), view)
         for order in others
     ]
-    return (header(document, view), stack(lines), stack((body, *marked)), order_answer(document, view))
+    sides = [_side_by_side(document, row, view) for row in _worth_seeing(document)]
+    return (header(document, view), stack(lines), *sides, stack((body, *marked)), order_answer(document, view))
+
+
+def _worth_seeing(document: OrderTopic) -> list[OrderRow]:
+    """The rows whose outputs are shown: the first, without positions where it ran so, and the first that differs."""
+    rows = [row for row in document.rows if row.order == document.order and row.outputs is not UNSET]
+    return [*rows[:1], *[row for row in rows[1:] if not row.equal and rows[0].equal][:1]]
+
+
+def _side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:
+    """The first entries of each token's output in both orders."""
+    assert row.outputs is not UNSET
+    assert row.moved_outputs is not UNSET
+    texts = [token.text for token in document.tokens]
+    shown = range(len(texts) if view.full else min(len(texts), OUTPUTS))
+    names = [placed(at, texts[at], 12, view) for at in shown]
+    before, after = as_matrix(row.outputs), as_matrix(row.moved_outputs)
+    wide = view.precision + 7
+    most = max((view.width - max(map(cells, names)) - 2) // (2 * wide), 1)
+    entries = range(min(most, before.shape[1]))
+    sides = [say(view, name) for name in ("order.from", "order.to")]
+    columns = [say(view, "column.key.token"), *(f"{side} {at}" for side in sides for at in entries)]
+    lines = [
+        [name, *(fixed(float(values[at, entry]), view.precision) for values in (before, after) for entry in entries)]
+        for at, name in zip(shown, names, strict=True)
+    ]
+    verdict = say(view, "order.same" if row.equal else "order.differs")
+    title = say(view, "order.outputs", *(convention(name, view) for name in (row.position, row.mask)), verdict)
+    more = say(view, "order.outputs.more", len(texts) - len(shown)) if len(shown) < len(texts) else ""
+    note = say(view, "order.outputs.note", len(entries))
+    return stack((ledger(columns, lines, [], view, title=title, note=note), remark(more, view)))
 
 
 def softmax_rows(document: SoftmaxTopic) -> Iterable[list[object]]:
