@@ -18,7 +18,7 @@ from attncli.render.screens.header import header
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
 from attncli.render.sum_table import vector_sum
-from attncli.render.token_names import key_names, quoted
+from attncli.render.token_names import key_names, quoted_token
 from attncli.render.vectors import vectors
 from attncli.render.view import View
 
@@ -71,7 +71,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         lead,
         *((weights, outputs) if document.single is UNSET else (_single(document, texts, view),)),
         _projected(document, names, view),
-        _answer(document, texts, view),
+        _answer(document, view),
     )
 
 
@@ -93,11 +93,11 @@ def _single(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines
     return stack((top, weights, output, remark(agree, view)))
 
 
-def _lost(document: MultiheadTopic, texts: Sequence[str], view: View) -> list[str]:
+def _lost(document: MultiheadTopic, view: View) -> list[str]:
     """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
     each looks; and by how much the average is less certain."""
     heads, average = document.heads, as_matrix([document.average])[0]
-    asked = quoted(texts[document.query], view)
+    asked = quoted_token(document.tokens, document.query, view)
     if len(heads) < 2 or not average.any():
         return []
     rows = as_matrix([one.weights for one in heads])
@@ -105,7 +105,7 @@ def _lost(document: MultiheadTopic, texts: Sequence[str], view: View) -> list[st
         return [say(view, "multihead.same", len(heads))]
 
     def name(key: int) -> str:
-        return quoted(texts[key] if key < len(texts) else "bias_k", view)
+        return quoted_token(document.tokens, key, view)
 
     best = int(np.argmax(average))
     told = [say(view, "multihead.average.looks", asked, name(best), fixed(float(average[best]), 2))]
@@ -141,10 +141,10 @@ def _projected(document: MultiheadTopic, names: Sequence[str], view: View) -> Li
     return stack((body, remark(say(view, "agrees", f"{document.agreement:.1e}"), view)))
 
 
-def _answer(document: MultiheadTopic, texts: Sequence[str], view: View) -> Lines:
+def _answer(document: MultiheadTopic, view: View) -> Lines:
     """What averaging the heads loses; of one head, that it is single-head attention."""
-    asked = quoted(texts[document.query], view)
-    told = _lost(document, texts, view)
+    asked = quoted_token(document.tokens, document.query, view)
+    told = _lost(document, view)
     if document.single is not UNSET and document.single.agreement <= CLOSE:
         apart = document.single.agreement
         told = [say(view, "multihead.single.answer", asked, f"{apart:.1e}" if apart else "0")]
