@@ -37,7 +37,14 @@ def strongest(values: np.ndarray[Any, Any], count: int) -> list[int]:
 
 
 def panels(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Consecutive columns grouped so that each group's widths fit `room`; at least one column in each."""
+    """Consecutive columns in as few groups as fit `room`, about equally wide; at least one column in each."""
+    groups = _filled(widths, room)
+    least = -(-sum(widths) // max(len(groups), 1))
+    return next((even for limit in range(least, room) if len(even := _filled(widths, limit)) == len(groups)), groups)
+
+
+def _filled(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Consecutive columns in groups, each as full as `room` allows."""
     groups: list[list[int]] = []
     used = 0
     for at, width in enumerate(widths):

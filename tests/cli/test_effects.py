@@ -295,3 +295,16 @@ def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Pat
         assert None in looks
         assert all(one is None or one["key"] < 4 for one in looks)
         assert ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more).code == 0
+
+
+def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
+    asked = ("patch", "the cat sat on it", "the dog sat on it", "--model", "minilm")
+    effects = ask(*asked, "--json").json["effects"]
+    for width in (60, 80, 120):
+        grid = ask(*asked, "--show", "grid", width=width).out
+        shown = [int(number) for line in grid.splitlines() if line.startswith("    ") for number in line.split()]
+        assert sorted(shown) == list(range(12))
+    largest = sorted(effects, key=lambda row: -abs(row["recovered"]))[:10]
+    listed = ask(*asked, "--show", "heads").out
+    assert all(f"L{row['layer']} H{row['head']} " in listed for row in largest)
+    assert f"{len(effects) - 10} more heads" in listed

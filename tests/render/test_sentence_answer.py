@@ -158,7 +158,7 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     full = {"name": "full", "spec": None, "pairs": 4, "multiply_adds": 100}
     less = {"name": "window", "spec": "window:1", "pairs": 2, "multiply_adds": 25}
     cost = cost_answer(loose({"n": 2, "variants": [full, less]}), WIDE).plain
-    assert "Over 2 tokens full attention compares 4 pairs in every head." in cost
+    assert "Over n = 2 tokens full attention compares n² = 4 pairs in every head." in cost
     assert "window:1 takes 25.0% of its multiply-adds." in cost
     assert "takes" not in cost_answer(loose({"n": 2, "variants": [full, {**less, "multiply_adds": 101}]}), WIDE).plain
 

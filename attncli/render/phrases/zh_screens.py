@@ -145,6 +145,7 @@ SCREENS: dict[str, str] = {
     "sorted by {0}, largest first": "按 {0} 从大到小", "sorted by {0}, smallest first": "按 {0} 从小到大",
     "sorted by {0}, largest first; top links leave out {1} (--all-links counts all)": "按 {0} 从大到小；最强连接不计 {1}（--all-links 全部计入）",
     "sorted by {0}, smallest first; top links leave out {1} (--all-links counts all)": "按 {0} 从小到大；最强连接不计 {1}（--all-links 全部计入）",
+    "rows: layers, columns: heads; --sort NAME shows a metric": "行：层，列：头；--sort NAME 显示某个指标",
     "rows: layers, columns: heads; --sort NAME shows another metric": "行：层，列：头；--sort NAME 显示别的指标",
     "maps of {0} heads are left out; --layer L chooses, --show maps shows them": "{0} 个头的图略去；--layer L 选择，--show maps 显示",
     "average: entropy {0} nats, its heads {1} on their own: it spreads over as many keys as {2} equal ones where a head looks at {3}, and "

@@ -75,42 +75,38 @@ def _has_choice(document: TensorsDocument, link: CapturedLink) -> bool:
 
 
 def mask_answer(document: MaskDocument, view: View) -> Lines:
-    """The answer of an `attn.mask/1` document: what each mask shows and what is left of all together; nothing for the
+    """The answer of an `attn.mask/1` document: what each mask shows, and what is left of all together; nothing for the
     gallery."""
-    part = document.combined or (document.masks[0] if document.masks and not document.gallery else None)
-    if part is None:
+    if document.gallery or not document.masks:
         return Lines()
-    told = [
-        say(
-            view,
-            "answer.mask",
-            safe(part.spec, ascii=view.ascii),
-            f"{part.pairs:,}",
-            f"{document.n**2:,}",
-            percent(part.share, 1),
-        )
-    ]
-    told += [say(view, "answer.mask.empty", len(part.empty_rows))] if part.empty_rows else []
+    both, count = document.combined, f"{document.n**2:,}"
+    told = []
+    for part in document.masks if both is None or len(document.masks) <= NAMED else ():
+        spec = safe(part.spec, ascii=view.ascii)
+        told.append(say(view, "answer.mask", spec, f"{part.pairs:,}", count, percent(part.share, 1)))
+    if both is not None:
+        told.append(say(view, "answer.mask.together", f"{both.pairs:,}", count, percent(both.share, 1)))
+        # what all show together lies within each, so that as many pairs are the same pairs
+        same = next((part for part in document.masks if part.pairs == both.pairs), None)
+        told += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
+    empty = (both or document.masks[0]).empty_rows
+    told += [say(view, "answer.mask.empty", len(empty))] if empty else []
     return sentences(told, view)
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
-    """The answer of an `attn.cost/1` document: the pairs of full attention, and what the cheapest variant takes of
-    it."""
+    """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
+    and the steps of a recurrent network, which come one after the other."""
     full, *others = document.variants
     told = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
-    sparse = [one for one in others if one.pairs and one.multiply_adds < full.multiply_adds]
+    sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
     if sparse:
-        least = min(sparse, key=lambda one: one.multiply_adds)
-        share = least.multiply_adds / full.multiply_adds
-        told.append(
-            say(
-                view,
-                "answer.cost.least",
-                safe(str(least.spec or least.name), ascii=view.ascii),
-                percent(share, 1),
-            )
-        )
+        least = min(sparse, key=lambda variant: variant.multiply_adds)
+        share = percent(least.multiply_adds / full.multiply_adds, 1)
+        told.append(say(view, "answer.cost.least", safe(str(least.spec or least.name), ascii=view.ascii), share))
+    recurrent = next((variant for variant in others if variant.name == "rnn"), None)
+    if recurrent is not None:
+        told.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
     return sentences(told, view)
 
 

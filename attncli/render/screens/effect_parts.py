@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from attncli.render.screens.effect_answer import AnyHead
 
 Shown = TypeVar("Shown", bound="Document")
+WHOLE = 200
+"""Heads up to which a grid shows all of them, in panels where the screen is narrow."""
 
 
 def in_parts(
@@ -49,7 +51,19 @@ def grid(found: Sequence[tuple[int, int, float | None]], view: View, title: str,
         else False
     )
     finer, note = replace(view, precision=view.precision + small), say(view, "effect.grid.note")
+    # in panels, so that no head is left out
+    finer = replace(finer, full=view.full or held.values.size <= WHOLE)
     return drawn_grid(held, finer, bare=small and not view.color, title=title, note=note, signed=signed)
+
+
+def grids(
+    found: Mapping[str, Sequence[tuple[int, int, float | None]]], view: View, title: str, *, signed: bool
+) -> Lines:
+    """The grid of each kind of attention, `self` and `cross`; that of cross-attention says so beside the other."""
+    cross = say(view, "effect.grid.of.cross", title) if found.get("self") else title
+    titles = {"self": title, "cross": cross}
+    drawn = (grid(found[kind], view, titles[kind], signed=signed) for kind in titles if found.get(kind))
+    return spaced(block for block in drawn if block.rows)
 
 
 def short_name(effect: AnyHead) -> str:

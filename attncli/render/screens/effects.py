@@ -12,7 +12,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
-from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
+from attncli.render.screens.effect_parts import grids, in_parts, left_over, short_name
 from attncli.render.screens.header import warning
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.tables import table
@@ -60,12 +60,15 @@ def _header(document: EffectsDocument, view: View) -> Lines:
 
 
 def _grid(document: EffectsDocument, view: View) -> Lines:
-    found = [
-        (effect, effect.measures.mean(_first(document))) for effect in document.effects if effect.attention == "self"
-    ]
-    values = [(effect.layer, effect.head, None if one is None else one.mean) for effect, one in found]
+    found = [(effect, effect.measures.mean(_first(document))) for effect in document.effects]
+    values = {
+        kind: [
+            (row.layer, row.head, None if mean is None else mean.mean) for row, mean in found if row.attention == kind
+        ]
+        for kind in ("self", "cross")
+    }
     title = say(view, f"effect.grid.{document.measures[0]}")
-    return grid(values, view, title, signed=document.measures[0] == "logprob")
+    return grids(values, view, title, signed=document.measures[0] == "logprob")
 
 
 def _heads(document: EffectsDocument, view: View) -> Lines:

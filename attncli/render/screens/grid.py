@@ -19,13 +19,17 @@ KINDS = {
 
 
 def grid_part(document: HeadsDocument, view: View) -> Lines:
-    """The metric that orders the heads, or the first one, of every layer and head; nothing for one layer, or where
-    heads were cut off.
+    """The weight of every head's strongest link, or the metric that orders the heads, by layer and head; nothing for
+    one layer, or where heads were cut off.
     """
     heads = document.heads
     if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
         return Lines()
     sort = document.sort
+    if not sort and any(head.top_link for head in heads):
+        grid = head_grid((head.layer, head.head, head.top_link.weight if head.top_link else None) for head in heads)
+        note = "rows: layers, columns: heads; --sort NAME shows a metric"
+        return drawn_grid(grid, view, limits=(0.0, 1.0), title="strongest link of each head", note=note)
     name = sort.metric if sort else next(iter(heads[0].metrics))
     values = (_sorted_by(head) if sort else metric_value(head.metrics.get(name)) for head in heads)
     grid = head_grid((head.layer, head.head, value) for head, value in zip(heads, values, strict=True))

@@ -15,7 +15,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import cells
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named
-from attncli.render.screens.effect_parts import grid, in_parts
+from attncli.render.screens.effect_parts import grids, in_parts
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.screens.shading import shaded
@@ -47,9 +47,16 @@ def logits_rows(document: LogitsDocument) -> Iterator[Sequence[object]]:
 
 
 def _grid(document: LogitsDocument, view: View) -> Lines:
-    heads = [part for part in document.parts if part.part == "head" and part.attention == "self"]
-    values = [(part.layer, part.head, part.value) for part in heads if part.layer is not None and part.head is not None]
-    return grid(values, view, _title(document, view), signed=True)
+    heads = [part for part in document.parts if part.part == "head"]
+    values = {
+        kind: [
+            (part.layer, part.head, part.value)
+            for part in heads
+            if part.attention == kind and part.layer is not None and part.head is not None
+        ]
+        for kind in ("self", "cross")
+    }
+    return grids(values, view, _title(document, view), signed=True)
 
 
 def _title(document: LogitsDocument, view: View) -> str:

@@ -13,7 +13,7 @@ from attncli.render.phrases import say
 from attncli.render.safe import cells, label
 from attncli.render.screen_parts import PARTS_OF
 from attncli.render.screens.effect_answer import begun, named, number
-from attncli.render.screens.effect_parts import grid, in_parts, left_over, short_name
+from attncli.render.screens.effect_parts import grids, in_parts, left_over, short_name
 from attncli.render.screens.header import header, shown_tokens
 from attncli.render.screens.sentence_answer import not_learned
 from attncli.render.sentence import sentence, words
@@ -49,13 +49,17 @@ def patch_rows(document: PatchDocument) -> Iterator[Sequence[object]]:
 
 
 def _grid(document: PatchDocument, view: View) -> Lines:
-    found = [(one.layer, one.head, one.recovered) for one in document.effects if one.attention == "self"]
-    return grid(found, view, say(view, "patch.grid"), signed=True)
+    found = {
+        kind: [(row.layer, row.head, row.recovered) for row in document.effects if row.attention == kind]
+        for kind in ("self", "cross")
+    }
+    return grids(found, view, say(view, "patch.grid"), signed=True)
 
 
 def _heads(document: PatchDocument, view: View) -> Lines:
     effects = document.effects
-    shown = effects if view.full else effects[: view.top]
+    largest = sorted(range(len(effects)), key=lambda at: -abs(effects[at].recovered))
+    shown = [effects[at] for at in sorted(largest[: len(effects) if view.full else view.top])]
     most = max((abs(effect.recovered) for effect in shown), default=0.0)
     names = [short_name(effect) for effect in shown]
     values = [number(effect.recovered) for effect in shown]
@@ -85,6 +89,9 @@ def told(document: PatchDocument, view: View) -> list[str]:
         name = "patch.answer" if first.recovered > LITTLE else "patch.answer.little"
         ends = [f"{value:.3g}" for value in (document.m_clean, document.m_corrupt)]
         found.append(say(view, name, named(first, view), percent(first.recovered), *ends))
+        last = min(document.effects, key=lambda row: row.recovered)
+        if last.recovered < -LITTLE:
+            found.append(say(view, "patch.answer.against", named(last, view), percent(last.recovered)))
     if len(document.effects) > 1:
         found.append(say(view, "effect.sum.patch"))
     return [begun(said) for said in found]
