@@ -117,11 +117,14 @@ def record_of(document: Document, file: Path) -> RunRecord:
 
 
 def _no_heads(document: Document, file: Path) -> InputError:
+    compared = document.schema == "attn.compare/1"  # its two sides have a page, and no room in the explorer
+    hints = {"attn.compare/1": "attn view FILE --html FILE", "attn.scan/1": "attn scan show FOLDER --html FILE"}
+    kinds = "one of run, heads, find, compare, cross, tensors, ablate, logits or patch"
     return InputError(
         f"a document {document.schema} holds no heads to look at",
         where=str(file),
-        expected="one of run, heads, find, compare, cross, tensors, ablate, logits or patch",
-        hint="attn scan show FOLDER --html FILE" if document.schema.startswith("attn.scan/") else "",
+        expected=kinds.replace("compare, ", "") if compared else kinds,
+        hint=hints.get(document.schema, ""),
     )
 
 

@@ -44,6 +44,12 @@ def document_of(found: Mapping[str, Any], where: str) -> Document:
 def kinds_of(found: Mapping[str, Any], where: str) -> tuple[type[Document], ...]:
     """The classes that the member `schema` allows."""
     name = found.get("schema")
+    if name is None and set(found) == {"error"}:
+        raise InputError(
+            "this is what attn said when it failed, and no answer",
+            where=where,
+            expected="what it writes when it succeeds",
+        )
     if not isinstance(name, str) or name not in KINDS:
         told = f"its schema is {str(name)[:40]!r}" if name is not None else "it names no schema"
         raise InputError(f"this is no document that attn knows: {told}", where=where, expected=", ".join(KINDS))

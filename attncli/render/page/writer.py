@@ -4,6 +4,7 @@ is there before the data is read."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def _line(run: RunRecord) -> str:
     model, attention = run.model, run.attention
     if model is None or attention is None:
         return safe(run.name)
-    parts = [model.name or model.source]
+    parts = [last_part(model.name or model.source)]
     if model.seed is not None:
         parts[0] += f" (seed {model.seed})"
     parts += [model.family] if model.family else []
@@ -123,6 +124,11 @@ def _line(run: RunRecord) -> str:
     parts += [f"mask {attention.mask}"] if attention.mask != "none" else []
     parts += [f"position {attention.position}"] if attention.position != "none" else []
     return safe(" · ".join(parts))
+
+
+def last_part(path: str) -> str:
+    """A path's last part where it begins at the root: where a file lies on this machine is nothing for a page."""
+    return PurePath(path).name if PurePath(path).is_absolute() else path
 
 
 def _effects(effects: Effects) -> dict[str, Any]:

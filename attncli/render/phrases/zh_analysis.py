@@ -61,6 +61,8 @@ ANALYSIS: dict[str, str] = {
     "its schema is {0}": "其 schema 是 {0}",
     "it names no schema": "没有指明 schema",
     "this is no document that attn knows: {0}": "这不是 attn 认识的文档：{0}",
+    "this is what attn said when it failed, and no answer": "这是 attn 失败时的报错，不是结果",
+    "what it writes when it succeeds": "成功时写出的内容",
     "the document is not as declared: {0}{1}": "文档与声明不符：{0}{1}",
     "the document contradicts itself: {0}": "文档自相矛盾：{0}",
     "a document as attn wrote it": "attn 写出的文档",

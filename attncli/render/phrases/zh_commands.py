@@ -227,6 +227,7 @@ COMMANDS: dict[str, str] = {
     "{0} after the text {1}: {2}": "文本 {1} 之后{0}：{2}",
     "a document {0} holds no heads to look at": "文档 {0} 没有可看的头",
     "one of run, heads, find, compare, cross, tensors, ablate, logits or patch": "run、heads、find、compare、cross、tensors、ablate、logits 或 patch 之一",
+    "one of run, heads, find, cross, tensors, ablate, logits or patch": "run、heads、find、cross、tensors、ablate、logits 或 patch 之一",
     "a document that attn wrote with --json": "attn 用 --json 写出的文档",
     "a document {0} holds no heads to compare": "文档 {0} 没有可比较的头",
     "--source and --source-states name two sources": "--source 和 --source-states 指定了两个来源",

@@ -17,7 +17,7 @@ from attncli.render.page.assets import as_json, hashed, shorter_style
 from attncli.render.page.assets import read as shared
 from attncli.render.page.assets import style as page_style
 from attncli.render.page.shorter import joined
-from attncli.render.page.writer import words
+from attncli.render.page.writer import last_part, words
 from attncli.render.phrases.scan_page import BOTH
 from attncli.render.safe import safe, safe_html
 
@@ -107,7 +107,7 @@ def scan_page(
     notes = [safe(said) for said in document.warnings]
     if texts.bare:
         notes += [BOTH[lang]["unshaded"]]
-    model = _last(document.plan.model)
+    model = last_part(document.plan.model)
     meta = {
         "lang": lang, "words": BOTH, "model": safe(model), "texts_done": f"{document.done.texts:,}",
         "tokens": f"{document.done.tokens:,}", "metrics": metrics_of(document), "heads": heads, "texts": texts.told,
@@ -125,14 +125,9 @@ def tails(paths: Sequence[str]) -> list[str]:
     nothing for a page."""
     below = {PurePath(path).is_absolute() for path in paths}
     if len(below) != 1:
-        return [_last(path) for path in paths]
+        return [last_part(path) for path in paths]
     folder = commonpath([str(PurePath(path).parent) for path in paths])
     return [str(PurePath(path).relative_to(folder)) for path in paths]
-
-
-def _last(path: str) -> str:
-    """A path's last part, where it is one that begins at the root."""
-    return PurePath(path).name if PurePath(path).is_absolute() else path
 
 
 class _Texts:

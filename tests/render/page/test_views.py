@@ -243,12 +243,6 @@ def test_languages_dark_narrow_and_print(chromium: Any, file: Path) -> None:
     window.page.context.close()
 
 
-def seeded_page(folder: Path, text: str, **settings: Any) -> Path:
-    chosen = Settings(**{"d_model": 16, "heads": 2, **settings})
-    model = seeded_model(chosen, 0, "seeded", tokenizer("whitespace"), NumpyBackend("float32"))
-    return written(folder, Page(text, [run_record(model, text, model.encode(text))]))
-
-
 def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
     """What the pointer only passes over is shown while it is there, and nothing else is explained afterwards."""
     place = """(word) => {
@@ -276,97 +270,6 @@ def test_a_choice_outlives_the_way_to_another_view(window: Opened) -> None:
     mouse.click(*window.value(place, 4))  # what is held is let go by choosing it again
     mouse.click(*window.value(place, 4))
     window.until("() => document.querySelector('#pin').hidden && attn.state.query === 4")
-
-
-def test_the_list_of_keys_closes_on_a_phone(chromium: Any, tmp_path: Path) -> None:
-    window = opened(chromium, seeded_page(tmp_path, "a b c"), has_touch=True)
-    window.page.set_viewport_size({"width": 390, "height": 640})
-    is_open = "() => document.querySelector('#help').open"
-    for way in ("#help-close", "beside"):
-        window.page.tap("#help-open")
-        window.until(is_open)
-        left, right = window.value(
-            "() => ['left', 'right'].map((side) => document.querySelector('#help').getBoundingClientRect()[side])"
-        )
-        assert 0 <= left < right <= 390
-        if way == "beside":
-            window.page.touchscreen.tap(195, 632)
-        else:
-            window.page.tap(way)
-        assert not window.value(is_open)
-    window.clean()
-    window.page.context.close()
-
-
-ARABIC = "لم يعبر الحيوان الشارع لأنه كان متعبا جدا"
-HEBREW = "החיה לא חצתה את הרחוב כי היא הייתה עייפה"
-
-
-@pytest.mark.parametrize("text", [ARABIC, HEBREW])
-def test_what_is_written_from_the_right_is_read_from_the_right(chromium: Any, tmp_path: Path, text: str) -> None:
-    model = attncli.load("minilm")
-    file = written(tmp_path, Page(text, [run_record(model, text, model.encode(text))]))
-    window = opened(chromium, file)
-    assert window.value("() => document.querySelector('#sentence').dir") == "rtl"
-    places = window.value(
-        "() => [...document.querySelectorAll('#sentence .w')].map((one) => one.getBoundingClientRect().left)"
-    )
-    assert places == sorted(places, reverse=True)
-    # pieces of a word join: the line is as wide as the same text written without pieces
-    wide = window.value("""(text) => {
-      const line = document.querySelector('#sentence');
-      document.querySelectorAll('#sentence .special').forEach((one) => one.remove());
-      document.querySelectorAll('#sentence .w').forEach((one) => (one.style.padding = '0'));
-      const measure = () => {
-        const range = document.createRange();
-        range.selectNodeContents(line);
-        const {left, right} = range.getBoundingClientRect();
-        return right - left;
-      };
-      const pieces = measure();
-      line.textContent = line.textContent.trim();
-      return [pieces, measure()];
-    }""")
-    assert wide[0] == pytest.approx(wide[1], abs=14)
-    window.page.focus("#sentence")
-    window.value("() => attn.choose({query: 3})")
-    window.page.keyboard.press("ArrowLeft")
-    assert window.value("attn.state.query") == 4
-    window.page.context.close()
-
-
-def test_a_link_of_two_arabic_words_keeps_its_direction(chromium: Any, tmp_path: Path) -> None:
-    window = opened(chromium, seeded_page(tmp_path, ARABIC))
-    window.value("() => attn.choose({view: 'search'})")
-    window.until("() => document.querySelectorAll('#view .found li').length")
-    said = window.value("() => document.querySelector('#view .note').textContent")
-    assert said.count("\u2068") == said.count("\u2069") == 2
-    window.clean()
-    window.page.context.close()
-
-
-def test_a_page_without_blanks_begins_at_a_link_of_two_words(chromium: Any, tmp_path: Path) -> None:
-    model = attncli.load("minilm")
-    for at, text in enumerate(("中国人的大学", "她吃苹果，他吃香蕉", "吃吃吃")):
-        (tmp_path / str(at)).mkdir()
-        file = written(tmp_path / str(at), Page(text, [run_record(model, text, model.encode(text))]))
-        window = opened(chromium, file)
-        words = [word[0] for word in window.value("attn.meta.runs[0].q")]
-        query, key = window.value("[attn.state.query, attn.state.key]")
-        assert "[CLS]" not in (words[query], words[key])
-        assert query != key or at == 2  # of words that are all unknown, no link counts
-        window.page.context.close()
-
-
-def test_a_long_page_on_paper_lays_nothing_over_anything(chromium: Any, tmp_path: Path) -> None:
-    window = opened(chromium, seeded_page(tmp_path, " ".join(f"word{at}" for at in range(500))))
-    window.page.set_viewport_size({"width": 794, "height": 1123})
-    window.page.emulate_media(media="print")
-    bottom, top = window.value("""() => [
-      document.querySelector('#sentence').lastElementChild.getBoundingClientRect().bottom,
-      document.querySelector('#grid').getBoundingClientRect().top]""")
-    assert bottom < top
-    window.page.context.close()
 
 
 HOSTILE = [

@@ -1,0 +1,178 @@
+"""Every document that a command saves, opened as screen, figure, page and in the explorer: it is shown, or refused by
+design, and no document can be without one of the two."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import ask
+from scanning import inside
+from small_gpt2 import small_gpt2
+
+from attncli.analysis.documents import KINDS
+from attncli.analysis.documents.explain import TOPICS
+from attncli.analysis.documents.reading import document_of, topic_of
+from attncli.cli.explore import _saved
+from attncli.errors import InputError
+from attncli.notebook import bundle
+from attncli.render.safe import cells
+
+ROOT = Path(__file__).parents[2]
+TEXT, OTHER = "the cat sat on the mat", "the dog sat on the mat"
+HEADS = ("--num-heads", "4")
+SUMMED = (*HEADS, "--residual")
+GPT2 = ("--model", "{t}/gpt2")
+SAVED: dict[str, tuple[str, ...]] = {
+    "run": ("run", TEXT, *HEADS),
+    "run of a query": ("run", TEXT, *HEADS, "--query", "cat"),
+    "run of a model": ("run", TEXT, *GPT2, "--words"),
+    "generate": ("run", TEXT, *GPT2, "--generate", "2"),
+    "heads": ("heads", TEXT, *HEADS, "--labels"),
+    "heads without maps": ("heads", TEXT, *HEADS, "--show", "metrics"),
+    "heads sorted": ("heads", TEXT, *GPT2, "--sort", "entropy", "--top", "4"),
+    "find": ("find", TEXT, *GPT2, "--from", "cat", "--to", "the"),
+    "find with effects": ("find", TEXT, *SUMMED, "--from", "cat", "--to", "mat", "--effect"),
+    "tokens": ("tokens", TEXT),
+    "weights": ("weights", "show", str(ROOT / "sample_inputs" / "humpty.safetensors")),
+    "tensors": ("tensors", str(ROOT / "sample_inputs" / "captured.npz")),
+    "models": ("models", "list"),
+    "model": ("models", "show", "{t}/gpt2"),
+    "verify": ("models", "verify", "{t}/gpt2", TEXT),
+    "explain": ("explain", TEXT),
+    "explain softmax": ("explain", "softmax", "2.0", "1.0"),
+    "explain scaling": ("explain", "scaling"),
+    "explain matrix-softmax": ("explain", "matrix-softmax"),
+    "explain order": ("explain", "order"),
+    "explain position": ("explain", "position"),
+    "explain mask": ("explain", "mask"),
+    "explain multihead": ("explain", "multihead"),
+    "explain residual": ("explain", "residual"),
+    "explain metric": ("explain", "metric", "entropy"),
+    "mask": ("mask", "causal", "window:3"),
+    "cross": ("cross", "the cat sat", "on a mat"),
+    "compare": ("compare", TEXT, OTHER, *HEADS),
+    "cost": ("cost",),
+    "ablate": ("ablate", TEXT, *SUMMED, "--query", "cat"),
+    "ablate at the mean": ("ablate", TEXT, *SUMMED),
+    "ablate a link": ("ablate", TEXT, *SUMMED, "--from", "cat", "--to", "mat"),
+    "ablate together": ("ablate", TEXT, *SUMMED, "--head", "0,1", "--together"),
+    "effects": ("ablate", *SUMMED, "--lines", "--file", "{t}/corpus.txt"),
+    "difference": ("compare", "{t}/effects.json", "{t}/effects.json"),
+    "logits": ("logits", TEXT, *GPT2),
+    "patch": ("patch", TEXT, OTHER, *SUMMED),
+    "scan": ("scan", "show", "{t}/scan"),
+    "scan_compare": ("scan", "compare", "{t}/scan", "{t}/scan"),
+    "scan_verify": ("scan", "verify", "{t}/scan"),
+    "error": ("run", ""),
+}
+"""A command for each kind of document, and for each way in which one can lack what another holds."""
+PAGED = {
+    *("run", "run of a query", "run of a model", "heads", "heads without maps", "heads sorted", "find"),
+    *("find with effects", "tensors", "cross", "compare", "logits", "patch"),
+    *("ablate", "ablate at the mean", "ablate a link"),
+}  # fmt: skip
+"""What has a page. The others tell of no head of one text."""
+SHOWN = [name for name in SAVED if name != "error"]
+EXPLORED = {*PAGED - {"compare"}, "ablate together"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("saved")
+    small_gpt2(made / "gpt2")
+    (made / "corpus.txt").write_text(f"{TEXT}\n{OTHER}\na bird sang\n")
+    with inside():
+        assert ask("scan", str(made / "gpt2"), str(made / "corpus.txt"), "-o", str(made / "scan")).code == 0
+    return made
+
+
+def saved(folder: Path, name: str) -> Path:
+    """The document of a command in a file, made once."""
+    file = folder / f"{name}.json"
+    if not file.exists():
+        if name == "difference":
+            saved(folder, "effects")
+        answer = ask(*(part.replace("{t}", str(folder)) for part in SAVED[name]), "--json")
+        assert answer.code == (3 if name == "error" else 0), answer.err
+        file.write_text(answer.err if name == "error" else answer.out)
+    return file
+
+
+def test_every_kind_of_document_is_here(folder: Path) -> None:
+    held = [json.loads(saved(folder, name).read_text()) for name in SAVED]
+    assert {entry.get("schema", "attn.error") for entry in held} == set(KINDS)
+    assert {entry["topic"] for entry in held if "topic" in entry} == {str(topic_of(kind)) for kind in TOPICS}
+
+
+def test_an_error_is_no_answer_in_any_view(folder: Path) -> None:
+    file = str(saved(folder, "error"))
+    for options in ((), ("--figure", str(folder / "error.svg")), ("--html", str(folder / "error.html"))):
+        answer = ask("view", file, *options)
+        assert (answer.code, answer.out) == (3, "")
+        assert "this is what attn said when it failed, and no answer" in answer.err
+    with pytest.raises(InputError, match="this is what attn said when it failed"):
+        _saved(Path(file))
+
+
+@pytest.mark.parametrize("width", [60, 120])
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_saved_document_has_a_screen(folder: Path, name: str, width: int) -> None:
+    for lang in ("en", "zh"):
+        answer = ask("view", str(saved(folder, name)), "--lang", lang, width=width)
+        assert (answer.code, answer.err) == (0, "")
+        assert len(answer.out.split()) > 3
+        assert max(cells(line) for line in answer.out.splitlines()) <= width
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_saved_document_has_a_figure(folder: Path, name: str) -> None:
+    file = folder / f"{name}.svg"
+    answer = ask("view", str(saved(folder, name)), "--figure", str(file))
+    assert answer.code == 0, answer.err
+    root = ET.fromstring(file.read_text("utf-8"))
+    assert sum(1 for one in root.iter() if one.tag.endswith("text") and one.text) > 1
+
+
+def page_meta(file: Path) -> Any:
+    found = re.search(r'id="meta">(.*?)</script>', file.read_text("utf-8"))
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_saved_document_has_a_page_or_is_refused(folder: Path, name: str) -> None:
+    file = folder / f"{name}.html"
+    answer = ask("view", str(saved(folder, name)), "--html", str(file))
+    document = document_of(json.loads(saved(folder, name).read_text()), name)
+    assert ("text/html" in bundle(document)) == (name in PAGED)
+    if name not in PAGED:
+        assert answer.code == 3
+        assert "holds no heads to look at" in answer.err
+        assert not file.exists()
+        return
+    assert answer.code == 0, answer.err
+    meta = page_meta(file)
+    for run in meta["runs"]:
+        places = [(head["l"], head["h"]) for head in run["heads"]]
+        assert places == sorted(places)
+        assert run["q"]
+    held = {head["r"] for run in meta["runs"] for head in run["heads"]}
+    linked = any(head["k"] for run in meta["runs"] for head in run["heads"])
+    assert held != {"absent"} or linked or meta["effects"]
+    assert (meta["start"].get("view") == "effects") == bool(meta["effects"])
+    assert str(folder) not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_saved_document_is_explored_or_refused(folder: Path, name: str) -> None:
+    if name in EXPLORED:
+        heads = list(_saved(saved(folder, name)).record(lambda share: None).heads)
+        assert [(head.layer, head.head) for head in heads] == sorted((head.layer, head.head) for head in heads)
+        return
+    with pytest.raises(InputError, match="holds no heads to look at"):
+        _saved(saved(folder, name))
