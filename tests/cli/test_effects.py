@@ -40,7 +40,7 @@ def test_the_answer_comes_last_in_both_languages() -> None:
     assert last.endswith("these numbers do not add up.")
     assert max(map(len, told.splitlines())) <= 80
     chinese = ask("ablate", TEXT, *MINILM, "--query", "it", "--baseline", "none", "--brief", "--lang", "zh").out
-    assert "去掉第 5 层第 11 头" in chinese
+    assert "剔除第 5 层第 11 头" in chinese
     assert "不能相加" in chinese
 
 

@@ -12,7 +12,7 @@ from attncli.analysis.labels import LABELS
 from attncli.cli.app import command
 from attncli.cli.help_language import TAIL
 from attncli.render.notices import note_line
-from attncli.render.phrases import translation
+from attncli.render.phrases import translation, zh
 from attncli.render.phrases.head_labels import CHINESE, label_name
 from attncli.render.phrases.translation import has, known, translated
 from attncli.render.phrases.zh_screens import SCREENS
@@ -211,3 +211,25 @@ def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:
         assert len(headings) == len(set(headings))
         assert headings[0] == "参数"
         assert "also lists" not in page
+
+
+def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:
+    shapes = ask("run", "a b", "--show", "shapes", "--lang", "zh").out
+    assert "头 × 查询 × 键" in shapes
+    assert not re.search(r"\b(token|head|query|key|dim|v_dim|width|concat) ×|× (dim|width|key)\b", shapes)
+    cost = ask("cost", "-n", "100", "--lang", "zh").out
+    table = cost[cost.index("配对数与运算量") :].rpartition("\n\n")[0]
+    assert not re.search(r"(?m)^(full|causal|lsh|rnn)\b", table)
+    assert {"全注意力", "因果", "循环网络"} <= {line.split(" ")[0] for line in table.splitlines()}
+    tokens = ask("tokens", "--model", "minilm", "a b", "--lang", "zh").out
+    assert "[CLS] (特殊)" in tokens
+    assert "special" not in tokens
+    header = ask("run", "a b", "--lang", "zh").out
+    assert "无掩码 · 无位置编码" in header
+    assert "掩码 causal" in ask("run", "a b", "--mask", "causal", "--lang", "zh").out
+
+
+def test_chinese_says_of_sums_that_they_are_sums_and_of_what_is_taken_away_that_it_is() -> None:
+    alone = re.compile(r"这些和|其和|它们的和|的和[，。：]")
+    assert [name for name, said in zh.PHRASES.items() if alone.search(said)] == []
+    assert [name for name, said in zh.PHRASES.items() if "退出" in said and not name.startswith("explore.")] == []

@@ -266,6 +266,10 @@ PHRASES = {
     ),
     "cost.total": "total",
     "cost.measured": "measured on this machine",
+    "cost.name.full": "full",
+    "cost.name.causal": "causal",
+    "cost.name.lsh": "lsh",
+    "cost.name.rnn": "rnn",
     "cost.measured.note": "median; ratios to full on the same backend",
     "cost.measured.says": (
         "computed: the same ratio of multiply-adds. streamed, causal and window run by blocks of query rows and keep nothing n × n. "

@@ -100,7 +100,7 @@ CHINESE = {
     "scan.labels": "标签",
     "scan.labels.note": "得分：各文本的平均值及其 95% 区间；文本：单独就能获得该标签的文本所占比例",
     "scan.labels.more": "显示 {1} 个中的 {0} 个；--full 显示全部",
-    "scan.effects": "去掉一个头会改变什么",
+    "scan.effects": "剔除一个头会改变什么",
     "scan.effects.zero": "末端向量的 1 − cos，各文本的平均；该头不传递任何内容",
     "scan.effects.mean": "末端向量的 1 − cos，各文本的平均；该头只传递它在该文本上的平均值",
     "scan.none": "在这份语料上没有头获得标签",

@@ -31,7 +31,7 @@ HELP: dict[str, str] = {
     "What a metric of `attn heads` means: formula, range, what it leaves out, source.": "`attn heads` 的一个指标的含义：公式、范围、不计什么、出处。",
     "Find the heads that send one token to another, ranked by weight.": "找出把一个词元引向另一个词元的头，按权重排列。",
     "Walk through heads, words and weights full screen, with the arrow keys; ? says what each key does.": "用方向键全屏浏览各个头、词和权重；? 说明各键的作用。",
-    "Take heads away, one at a time, or cut a link, and see what changes at the end of the model.": "逐个去掉头，或切断一条连接，看模型末端有什么变化。",
+    "Take heads away, one at a time, or cut a link, and see what changes at the end of the model.": "逐个剔除头，或切断一条连接，看模型末端有什么变化。",
     "Split the logit of a next token into what the embedding, each head and each feed-forward part add.": "把下一个词元的 logit 拆成嵌入、每个头和每个前馈部分各自加上的量。",
     "Run one text with what each head makes of another, one head at a time: which brings the other's answer back.":
         "运行一段文本时，逐头换上另一段文本的结果：看哪个头把另一段的答案带回来。",

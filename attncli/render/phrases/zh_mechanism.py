@@ -90,7 +90,7 @@ MECHANISM: dict[str, str] = {
     "similarity of where each query stands with every key": "每个查询所在位置与每个键的相似度",
     "position bias and float masks added": "加上位置偏置和浮点掩码",
     "−∞ where hidden": "遮住处为 −∞",
-    "what a query may not see is removed": "去掉查询不可见的部分",
+    "what a query may not see is removed": "剔除查询不可见的部分",
     "each row is spread over the keys and sums to 1": "每行分布在各键上，和为 1",
     "the weighted sum of the values": "值的加权和",
     "the heads' outputs side by side": "并排的各头输出",

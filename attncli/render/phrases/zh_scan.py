@@ -1,10 +1,10 @@
 """What a scan refuses and notes, in Chinese, by its English."""
 
 SCAN: dict[str, str] = {
-    "Also what taking heads away changes; needs --head.": "另外计算去掉各头会改变什么；需要 --head。",
+    "Also what taking heads away changes; needs --head.": "另外计算剔除各头会改变什么；需要 --head。",
     "Heads for --effects: L5H11,L3H1.": "--effects 所针对的头：L5H11,L3H1。",
     "--head chooses heads for --effects": "--head 为 --effects 选择头",
-    "--effects needs the heads to take away": "--effects 需要指定要去掉的头",
+    "--effects needs the heads to take away": "--effects 需要指定要剔除的头",
     "{0} cannot draw this figure as {1}": "{0} 不能把这幅图画成 {1}",
     "another version of attn made this scan: its plan is {0}": "这次扫描由另一版本的 attn 生成：其计划为 {0}",
     "{0} entries with {1}{2}": "{0} 项，其中有 {1}{2}",

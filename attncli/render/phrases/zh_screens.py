@@ -25,6 +25,7 @@ SCREENS: dict[str, str] = {
     # names of columns and of parts
     "weights": "权重", "sizes": "尺寸", "attention": "注意力", "computed": "计算", "words": "词", "shapes": "形状", "step": "步骤",
     "axes": "轴", "shape": "形状", "formula": "公式", "scores": "得分", "output": "输出", "overview": "总览", "metrics": "指标",
+    "dim": "维", "v_dim": "值维", "width": "宽度", "concat": "拼接", "kv": "键值头", "global": "全局",
     "head": "头", "heads": "头", "layer": "层", "layers": "层", "average": "平均", "largest": "最大", "links": "连接", "maps": "图",
     "entropy": "熵", "conf": "置信度", "confidence": "置信度", "dist": "距离", "distance": "距离", "prev": "前一个", "previous": "前一个",
     "self": "自身", "next": "后一个", "sink": "汇点", "labels": "标签", "top link": "最强连接", "weight": "权重", "rank of key": "键的排名",
@@ -233,7 +234,7 @@ SCREENS: dict[str, str] = {
     "rows look, columns are looked at": "行看列",
     "this document holds no weights to draw": "这份文档没有可画的权重",
     "one that was not shortened by --show": "没有用 --show 裁剪过的文档",
-    "what changes when one head is taken away ({0}): {1}": "去掉一个头会改变什么（{0}）：{1}",
+    "what changes when one head is taken away ({0}): {1}": "剔除一个头会改变什么（{0}）：{1}",
     "filled: visible; rows are queries, columns keys": "填色：可见；行是查询，列是键",
     "cost of attention, n = {0}": "注意力的开销，n = {0}",
     "multiply-adds per layer": "每层的乘加次数",

@@ -28,6 +28,9 @@ PARTS = PARTS_OF["cost"]
 ROOMY = 76
 """Cells from which on large numbers are written out."""
 
+NAMED = ("full", "causal", "lsh", "rnn")
+"""Kinds of attention with a name in every language; others are told as masks are spelt."""
+
 
 def cost_screen(document: CostDocument, view: View) -> Lines:
     """The whole screen of an `attn.cost/1` document."""
@@ -87,7 +90,7 @@ def _variants(document: CostDocument, view: View) -> Lines:
     full = document.variants[0]
     rows = [
         [
-            _name(variant),
+            _name(variant, view),
             _count(variant.pairs, view) if variant.pairs else "-",
             _count(variant.multiply_adds, view),
             f"{variant.multiply_adds / full.multiply_adds:.4g}" + spell("×", ascii=view.ascii),
@@ -109,14 +112,14 @@ def _variants(document: CostDocument, view: View) -> Lines:
     return stack((body, remark(say(view, "cost.path"), view)))
 
 
-def _name(variant: Variant) -> str:
-    match variant.name:
-        case "window":
-            return str(variant.spec)
-        case "mask":
-            return str(variant.spec)
-        case name:
-            return str(name)
+def _name(variant: Variant, view: View) -> str:
+    """A variant by its mask where that is the user's own, else by the name that it has in the view's language."""
+    return str(variant.spec) if variant.name in ("window", "mask") else named(variant.name, view)
+
+
+def named(name: str, view: View) -> str:
+    """A kind of attention by the name that the view's language has for it."""
+    return say(view, f"cost.name.{name}") if name in NAMED else name
 
 
 def _saved(variant: Variant, view: View) -> str:
@@ -128,7 +131,12 @@ def _saved(variant: Variant, view: View) -> str:
 def _memory(document: CostDocument, view: View) -> Lines:
     """Bytes of the scores, at once and by rows."""
     rows = [
-        [_name(variant), size_words(variant.score_bytes), size_words(variant.streamed_bytes), _saved(variant, view)]
+        [
+            _name(variant, view),
+            size_words(variant.score_bytes),
+            size_words(variant.streamed_bytes),
+            _saved(variant, view),
+        ]
         for variant in document.variants
     ]
     columns = say_each(view, "cost.column", "variant", "dense", "streamed", "saved")
@@ -144,7 +152,8 @@ def _memory(document: CostDocument, view: View) -> Lines:
 def _growth(document: CostDocument, view: View) -> Lines:
     names = list(document.growth[0].multiply_adds)
     series = [
-        Series(name, tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth)) for name in names
+        Series(named(name, view), tuple((float(row.n), float(row.multiply_adds[name])) for row in document.growth))
+        for name in names
     ]
     title = heading(say(view, "cost.growth"), say(view, "cost.growth.note"), view)
     crossed = _crossing(document)
@@ -199,7 +208,7 @@ def _measured(measured: Sequence[Timing], view: View) -> Lines:
     rows = [
         [
             row.backend,
-            row.name,
+            named(row.name, view),
             _seconds(row.seconds),
             f"{row.ratio:.3g}" + spell("×", ascii=view.ascii),
             f"{row.computed:.3g}" + spell("×", ascii=view.ascii),

@@ -125,7 +125,7 @@ def shapes_part(shapes: Sequence[ShapeRow], view: View) -> Lines:
     rows = [
         [
             own(LEARNED.get(row.step, row.step), view),
-            by.join(_axes(row.axes, shared)),
+            by.join(own(axis, view) for axis in _axes(row.axes, shared)),
             by.join(map(str, row.shape)),
             own(row.formula, view),
         ]

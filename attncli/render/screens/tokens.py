@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attncli.analysis.documents.tokens import TokenBytes, TokensDocument
-from attncli.render.headings import remark
+from attncli.render.headings import own, remark
 from attncli.render.lines import Lines, finished, line, spaced, stack
 from attncli.render.phrases import say
 from attncli.render.safe import label, safe
@@ -60,7 +60,7 @@ def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
 
 
 def _named(token: TokenBytes, view: View) -> str:
-    name = label(token.text, ascii=view.ascii) + (" (special)" if token.special else "")
+    name = label(token.text, ascii=view.ascii) + (f" ({own('special', view)})" if token.special else "")
     return say(view, "quoted.unknown", name) if token.unknown else name
 
 
