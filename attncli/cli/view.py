@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +17,7 @@ from attncli.cli.explain_options import DIGITS
 from attncli.cli.options import OUTPUT, OutputOptions, command_app, option, without
 from attncli.cli.output import Environment
 from attncli.cli.page_output import PageOptions
-from attncli.errors import InputError
+from attncli.errors import InputError, LimitError
 
 if TYPE_CHECKING:
     from attncli.analysis.documents.declaration import Document
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 30
 """Bytes of the largest document that is read."""
+MOST_LINES = 200_000
+"""Lines of a whole document on a screen: drawn in half a minute, 6,000 lines a second."""
+COLUMNS = 10
+"""Numbers of a wide table on one line."""
 TENSOR_FILES = (".safetensors", ".npz")
 
 
@@ -69,6 +74,8 @@ def view(
     output = replace(output, precision=digits)
     how = answer.check(output, environment, name_of(document.schema), written={"--html": page.html})
     page_output.check(page)
+    if output.full and not (output.json or output.ndjson or output.plain):
+        _refuse_lines(document, file)
     if page.html is not None or browse:
         _show_page(environment, document, file, page, how.lang, browse=browse)
     give = picture.give
@@ -77,6 +84,30 @@ def view(
         if output.svg is not None:
             answer.draw(document, output)
     give([document], output, environment, how)
+
+
+def _refuse_lines(document: Document, file: Path) -> None:
+    """Raise LimitError where every row and column of a document would be more lines than a screen is drawn with."""
+    lines = _lines_of(document)
+    if lines > MOST_LINES:
+        raise LimitError(
+            f"every row and column of this document is about {lines:,} lines",
+            where=str(file),
+            expected=f"at most {MOST_LINES:,} lines",
+            hint="no --full; --plain or --json give every number",
+        )
+
+
+def _lines_of(value: Any) -> int:
+    """About how many lines show all of a part of a document, a table some ten columns wide."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return math.prod(value.shape[:-1]) + value.size // COLUMNS
+    if isinstance(value, list | tuple):
+        return len(value) + sum(map(_lines_of, value))
+    inner = value.values() if isinstance(value, dict) else ()
+    return sum(map(_lines_of, inner or [getattr(value, name) for name in getattr(value, "__struct_fields__", ())]))
 
 
 def _show_page(
@@ -135,9 +166,11 @@ def opened(file: Path, top: int = 10) -> Document:
     """
     if file.suffix.lower() in TENSOR_FILES:
         from attncli.analysis.saved_run import run_of_tensors
+        from attncli.inputs.strict_json import refuse_half_characters
         from attncli.inputs.tensors import tensor_file
 
         held = tensor_file(file)
+        refuse_half_characters(held.metadata, str(file))
         return run_of_tensors(held.tensors(allow_nonfinite=True), held.metadata, str(file), top)
     from attncli.analysis.documents.reading import document_of
     from attncli.inputs.strict_json import read_object

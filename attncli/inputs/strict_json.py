@@ -15,6 +15,8 @@ from attncli.inputs.file_opening import read_regular
 SIZE_LIMIT = 16 * 2**20
 MOST = 2**21
 """Names, lists and values in one file: many times what the largest model needs, and parsed in seconds."""
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""How half of a character beyond the first 65,536 is written; two that belong together are one character."""
 TAG = "__float__"
 TAGGED = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 """How transformers writes numbers for which JSON has no word: an object of one key, or, earlier, the bare word."""
@@ -33,8 +35,8 @@ def read_object(
     """The JSON object in a file. tagged: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity are not, nor is a
-    number that no float can hold), not an object, nested too deeply, or that names a key twice; LimitError above
-    `limit` bytes or `most` names and values.
+    number that no float can hold), not an object, nested too deeply, or that names a key twice or holds half of a
+    character (a lone surrogate); LimitError above `limit` bytes or `most` names and values.
     """
     raw = read_regular(path, what=what, limit=limit)
     return parsed_object(raw, str(path), what, most=most, tagged=tagged)
@@ -88,4 +90,28 @@ def parsed_object(raw: bytes, where: str, what: str, *, most: int = MOST, tagged
         raise InputError(f"this is not valid JSON: {reason}", where=where, expected=what) from error
     if not isinstance(found, dict):
         raise InputError(f"this JSON is a {type(found).__name__}, not an object", where=where, expected=what)
+    if SURROGATE.search(raw):  # few have one, and looking at every text takes long
+        refuse_half_characters(found, where)
     return found
+
+
+def refuse_half_characters(found: Any, where: str) -> None:
+    """Raise InputError, naming the first place, where a text of parsed JSON holds a lone surrogate, which no encoding
+    can write."""
+    waiting = [("$", found)]
+    while waiting:
+        place, part = waiting.pop()
+        if isinstance(part, str):
+            if any("\ud800" <= char <= "\udfff" for char in part):
+                raise InputError(
+                    "this text holds half of a character", where=f"{where}: {place}", expected="UTF-8 text"
+                )
+            continue
+        names = [(place, key) for key in part] if isinstance(part, dict) else []
+        inner = part.items() if isinstance(part, dict) else enumerate(part)
+        waiting += names
+        waiting += [
+            (f"{place}.{name}" if names else f"{place}[{name}]", one)
+            for name, one in reversed(list(inner))
+            if isinstance(one, str | list | dict)
+        ]

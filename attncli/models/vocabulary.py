@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.errors import InputError
+from attncli.inputs.strict_json import refuse_half_characters
 from attncli.inputs.token import Token
 
 TABLE = "embedding.weight"
@@ -65,6 +66,7 @@ def vocabulary_of(rows: np.ndarray[Any, Any], metadata: Mapping[str, str], where
         texts = None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise InputError("the metadata `tokens` are no JSON list of texts", where=where, expected='["the", "animal"]')
+    refuse_half_characters(texts, f"{where}: {TOKENS}")
     if len(texts) != len(rows):
         raise InputError(
             f"the metadata name {len(texts)} tokens, {TABLE} has {len(rows)} rows",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from asking import ask
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a row cut short": lambda run: run["layers"][0]["heads"][0]["output"][0].pop(),
@@ -74,3 +77,78 @@ def test_a_run_without_the_average_of_its_heads_is_shown(tmp_path: Path) -> None
     saved.write_text(json.dumps(run))
     answer = ask("view", str(saved))
     assert (answer.code, answer.err) == (0, "")
+
+
+KINDS_OF_COMMANDS: list[tuple[str, ...]] = [
+    ("run", "the cat", "--num-heads", "2"), ("heads", "the cat"), ("explain", "the cat"), ("tokens", "the cat"),
+    ("explain", "softmax"), ("explain", "scaling", "--samples", "60"), ("explain", "metric", "entropy"),
+    ("explain", "order", "the cat"), ("explain", "position", "the cat"), ("explain", "mask", "the cat"),
+    ("explain", "multihead", "the cat"), ("explain", "residual", "the cat"), ("explain", "matrix-softmax", "the cat"),
+    ("find", "the cat", "--from", "cat", "--to", "the"), ("compare", "the cat", "the dog"), ("cross", "the cat", "a"),
+    ("ablate", "the cat", "--num-heads", "2"), ("patch", "the cat", "the dog", "--num-heads", "2", "--residual"),
+    ("tensors", str(SAMPLES / "captured.npz")), ("mask", "causal"), ("cost",), ("models", "list"),
+    ("weights", "show", str(SAMPLES / "mha.safetensors")),
+]  # fmt: skip
+"""A command line for every kind of document that needs no trained model."""
+
+
+def texts_of(value: Any, place: str = "$") -> list[tuple[str, Any, Any]]:
+    """Every text of parsed JSON: its place, what holds it, and its name there."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for name, one in inner:
+        at = f"{place}.{name}" if isinstance(value, dict) else f"{place}[{name}]"
+        found += [(at, value, name)] if isinstance(one, str) else texts_of(one, at)
+    return found
+
+
+@pytest.mark.parametrize("command", KINDS_OF_COMMANDS, ids=lambda command: " ".join(command[:2])[:30])
+def test_half_a_character_is_bad_input_with_its_place(command: tuple[str, ...], tmp_path: Path) -> None:
+    document = ask(*command, "--json").json
+    saved = tmp_path / "changed.json"
+    places = texts_of(document)
+    for place, holder, name in (places[0], places[len(places) // 2], places[-1]):
+        before, holder[name] = holder[name], f"a\ud800{holder[name]}"
+        saved.write_text(json.dumps(document))
+        answer = ask("view", str(saved))
+        assert (answer.code, answer.out) == (3, ""), answer
+        assert f"where: {saved}: {place}\n" in answer.err
+        holder[name] = before
+    document["x\udfff"] = 1
+    saved.write_text(json.dumps(document))
+    assert ask("view", str(saved)).code == 3
+
+
+def test_two_halves_are_one_character(tmp_path: Path) -> None:
+    saved = tmp_path / "whole.json"
+    saved.write_text(json.dumps(ask("run", "the \U0001f600 cat", "--json").json, ensure_ascii=True))
+    assert "\\ud83d\\ude00" in saved.read_text()
+    assert "\U0001f600" in ask("view", str(saved)).out
+
+
+def test_half_a_character_in_saved_tensors_is_bad_input(tmp_path: Path) -> None:
+    ask("run", "the cat", "--save", str(tmp_path / "run.npz"))
+    with zipfile.ZipFile(tmp_path / "run.npz") as whole, zipfile.ZipFile(tmp_path / "half.npz", "w") as half:
+        for name in whole.namelist():
+            data = whole.read(name)
+            half.writestr(name, data.replace(b"the cat", b"the \\ud800 cat") if name.endswith(".json") else data)
+    answer = ask("view", str(tmp_path / "half.npz"))
+    assert (answer.code, answer.out) == (3, ""), answer
+    assert "half of a character" in answer.err
+
+
+def test_a_forged_run_of_many_layers_is_shown_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.cli.view.MOST_LINES", 20_000)  # a tenth, for a document of a tenth
+    run = ask("run", "the cat", "--json").json
+    run["layers"] = [{**run["layers"][0], "layer": at} for at in range(700)]
+    run["model"]["layers"] = len(run["layers"])
+    saved = tmp_path / "forged.json"
+    saved.write_text(json.dumps(run))
+    answer = ask("view", str(saved), "--show", "all", "--full")
+    assert (answer.code, answer.out) == (5, "")
+    assert "at most 20,000 lines" in answer.err
+    assert len(ask("view", str(saved), "--show", "all").out) < 20_000
+    run["layers"] = run["layers"][:20]
+    run["model"]["layers"] = 20
+    saved.write_text(json.dumps(run))
+    assert ask("view", str(saved), "--show", "all", "--full").code == 0

@@ -23,6 +23,8 @@ COMMANDS: dict[str, str] = {
     "the words of the command line": "命令行中的各个词", "COMP_CWORD is {0}": "COMP_CWORD 是 {0}", "which of the words is completed": "要补全的是第几个词",
     "{0} is a pipe: it is read when something writes to it": "{0} 是管道：有内容写入时才读取", "Ctrl-C ends the waiting": "按 Ctrl-C 结束等待",
     "light or dark": "light 或 dark", "this is a pipe, not a file": "这是管道，不是文件",
+    "every row and column of this document is about {0} lines": "这个文档的所有行列约有 {0} 行", "at most {0} lines": "至多 {0} 行",
+    "no --full; --plain or --json give every number": "不用 --full；--plain 或 --json 给出每个数值",
     # options that do not go together
     "{0} is about the tables, and --brief shows none": "{0} 用于表格，而 --brief 不显示表格",
     "--full shows every row, and --top only the first": "--full 显示每一行，而 --top 只显示前几行",

@@ -2,6 +2,7 @@
 
 INPUTS: dict[str, str] = {
     "an archive written by numpy.savez": "numpy.savez 写出的归档文件",
+    "this text holds half of a character": "这段文本含有半个字符", "UTF-8 text": "UTF-8 文本",
     "{0} is not JSON": "{0} 不是 JSON",
     "{0} is not texts by name": "{0} 不是从名称到文本的映射",
     "this torch file is compressed": "这个 torch 文件经过压缩",
