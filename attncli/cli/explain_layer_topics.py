@@ -11,7 +11,7 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_options import TopicOutput, one_head
+from attncli.cli.explain_options import TopicOutput, one_head, strongest_head
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, meant, without
 from attncli.cli.output import Environment
 
@@ -57,7 +57,7 @@ def position(
     from attncli.analysis.position_topic import position_document
 
     environment: Environment = ctx.obj
-    found = _place(environment, text, model, attention, compute, query)
+    found = _place(environment, text, model, attention, compute, query, strongest=True)
 
     def models() -> Iterator[Model]:
         if found.model.identity.source == "checkpoint":
@@ -98,7 +98,7 @@ def mask(
     if attention.mask is None and model.model is None and not others:
         masked = replace(attention, mask=["causal"])
     shown = None if query is not None or masked.mask != ["causal"] else "middle"
-    found = _place(environment, text, model, masked, compute, query, shown=shown)
+    found = _place(environment, text, model, masked, compute, query, shown=shown, strongest=True)
     more = [(other, found.model.encode(other)) for other in others or ()]
     document = mask_topic_document(
         found.model, found.text.text, found.tokens, layer=found.layer, head=found.head, query=found.query, others=more
@@ -159,18 +159,23 @@ def _place(
     *,
     heads: int = 1,
     shown: str | None = None,
+    strongest: bool = False,
 ) -> Place:
-    """What the options name; the query is the last token, or the one in the middle, where none is named."""
+    """What the options name; the query is the last token, or the one in the middle, where none is named. strongest:
+    whether of a checkpoint the head that is not named is the one with the query's strongest link."""
     from attncli.analysis.run import Wanted
 
     loaded = request.model(environment, model, attention, compute, tokenizer=text.tokenizer, heads=heads)
     found = request.one_text(environment, text)
     tokens = request.tokens_of(loaded, found)
-    layer, head = one_head(loaded, model)
     if query is not None:
         at = request.query_index(environment, tokens, query)
     else:
         at = len(tokens) // 2 if shown == "middle" else len(tokens) - 1
+    if strongest:
+        layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
+    else:
+        layer, head = one_head(loaded, model)
     request.refuse_run(loaded, len(tokens), Wanted([layer], stages=True), compute, "a shorter text")
     return Place(loaded, found, tokens, layer, head, at)
 

@@ -152,3 +152,6 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
     assert "strongest" not in named.err
     assert ask(*asked, "--head", "12").code == 3
     assert ask("explain", TEXT, "--num-heads", "4", "--json").json["head"] == 0
+    for topic in ("mask", "position"):
+        found = ask("explain", topic, *asked[1:], "--json").json
+        assert (found["layer"], found["head"]) == (2, 1)
