@@ -172,6 +172,7 @@ def _wanted(texts: Sequence[str], corpus: CorpusOptions, measure: MeasureOptions
         dedupe=corpus.dedupe,
         max_tokens=corpus.max_tokens,
         over=corpus.over,
+        skip_unknown=corpus.skip_unknown,
         cluster=corpus.cluster,
     )
 

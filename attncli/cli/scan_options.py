@@ -43,6 +43,9 @@ class CorpusOptions:
     over: Annotated[
         str, option("--over", help="What becomes of longer texts.", panel=CORPUS, values=("skip", "truncate"))
     ] = "skip"
+    skip_unknown: Annotated[
+        bool, option("--skip-unknown", help="Leave out texts with words that the model does not know.", panel=CORPUS)
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,10 @@ def _drawn(word: Word, view: View, width: int, *, end: bool) -> list[Piece]:
 def answer(state: State, held: Held, view: View, width: int, height: int) -> Pane:
     """What the chosen word looks at in the chosen head, or who looks at it; the chosen weight; whether it is
     learned: as many of these sentences as there is room for."""
-    told = [*_looks(state, held, view), *(_pair(state, held, view) if state.sight != "difference" else ())]
-    told += _difference(state, held, view) if state.sight == "difference" and state.other is not None else []
+    told = _looks(state, held, view)
     told += [say(view, "answer.unknown", *held.unknown)] if held.unknown[0] else []
+    told += _pair(state, held, view) if state.sight != "difference" else []
+    told += _difference(state, held, view) if state.sight == "difference" and state.other is not None else []
     model = held.record.model
     if model is not None:
         told.append(not_learned(model, view))

@@ -60,7 +60,8 @@ class Choice:
     """Which texts count. sample: how many are drawn, 0 for all; threshold: the largest hash that is drawn.
     duplicates: sha256 of the list of texts left out as repeated, "" where they are kept. over: "skip" or "truncate"
     texts of more than max_tokens tokens; 0 is the model's own limit. cluster: the field that tells what belongs
-    together."""
+    together. skip_unknown: whether texts with words that the model does not know are left out; written only where they
+    are."""
 
     sample: int = 0
     threshold: int = 2**64 - 1
@@ -68,6 +69,7 @@ class Choice:
     max_tokens: int = 0
     over: str = "skip"
     cluster: str = ""
+    skip_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def metric_version(name: str) -> str:
 def _compared(plan: Plan) -> dict[str, Any]:
     """What two plans must agree on. Scores of random repeats follow from the model and may differ in the last bits; a
     corpus may be named from another folder, its bytes decide; machines of several instruction sets may take part."""
-    found: dict[str, Any] = msgspec.to_builtins(plan)
+    found = _written(plan)
     # a plan that was read without one of these has none
     found.pop("isa", None)
     found.setdefault("torch", "")
@@ -152,6 +154,14 @@ def _compared(plan: Plan) -> dict[str, Any]:
     del found["model"]["name"]
     for file in found["files"]:
         del file["name"], file["path"], file["copied"]
+    return found
+
+
+def _written(plan: Plan) -> dict[str, Any]:
+    """What stands in the plan's file: choices that came later are there only where they were made."""
+    found: dict[str, Any] = msgspec.to_builtins(plan)
+    if not plan.choice.skip_unknown:
+        found["choice"].pop("skip_unknown", None)  # a plan that was read without it has none
     return found
 
 
@@ -192,7 +202,7 @@ def write(plan: Plan, folder: Path) -> Plan:
 
 def _write_beside(plan: Plan, path: Path) -> None:
     """Write a plan to the disk under a name that nobody reads."""
-    raw = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    raw = msgspec.json.format(msgspec.json.encode(_written(plan)), indent=1)
     if len(raw) > LARGEST:
         raise LimitError(
             f"the plan of this scan would have {len(raw):,} bytes",

@@ -56,6 +56,7 @@ class Wanted:
     dedupe: bool = False
     max_tokens: int = 0
     over: str = "skip"
+    skip_unknown: bool = False
     cluster: str = ""
     shard: int = 0
 
@@ -128,7 +129,9 @@ def _made(
             wanted.top,
             wanted.effects,
         ),
-        choice=Choice(max_tokens=wanted.max_tokens, over=wanted.over, cluster=wanted.cluster),
+        choice=Choice(
+            max_tokens=wanted.max_tokens, over=wanted.over, cluster=wanted.cluster, skip_unknown=wanted.skip_unknown
+        ),
         files=tuple(files),
         shards=tuple(shards),
         seed=wanted.seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from attncli.scan.shard_files import PLANNING, given_up, written
 from attncli.scan.statistics import interval, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
 from attncli.scan.totals import Totals
-from attncli.scan.worker import SKIPPED
+from attncli.scan.worker import SKIPPED, UNKNOWN
 
 NAME = "scan.json"
 LARGEST = 2**30
@@ -60,12 +60,26 @@ def scan_document(totals: Totals, failed: Sequence[Ended] = ()) -> ScanDocument:
             tokens=totals.counts.get("tokens", 0),
             truncated=totals.counts.get("truncated", 0),
             failed=[FailedShard(shard=shard, reason=reason) for shard, reason in sorted(lost.items())],
-            skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED},
+            unknown_texts=totals.counts.get("unknown_texts", UNSET),
+            unknown_tokens=totals.counts.get("unknown_tokens", UNSET),
+            skipped={reason: totals.counts.get(reason, 0) for reason in SKIPPED}
+            | {reason: count for reason, count in totals.counts.items() if reason == UNKNOWN},
         ),
         heads=_Heads(totals).parts() if totals.done else [],
         digest=totals.digest() if totals.done else None,
-        warnings=[MIXED] if totals.mixed else [],
+        warnings=[*((MIXED,) if totals.mixed else ()), *_unknown(totals.counts)],
     )
+
+
+def _unknown(counts: Mapping[str, int]) -> list[str]:
+    """What a reader must know of words that the model does not know."""
+    texts, tokens = counts.get("unknown_texts", 0), counts.get("unknown_tokens", 0)
+    if not texts:
+        return []
+    return [
+        f"words that are unknown to this model: {texts:,} of {counts['texts']:,} texts, {tokens:,} of "
+        f"{counts['tokens']:,} tokens; --skip-unknown leaves such texts out"
+    ]
 
 
 def write(document: ScanDocument, folder: Path) -> None:

@@ -66,5 +66,6 @@ def _compared(shard: int, held: State, again: State) -> VerifiedShard:
         shard=shard,
         same_bits=same,
         difference=float(apart.max(initial=0.0)),
-        counts_equal=held.facts["counts"] == again.facts["counts"],
+        # a shard from before unknown words were counted has no count of them
+        counts_equal=held.facts["counts"].items() <= again.facts["counts"].items(),
     )

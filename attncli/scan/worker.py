@@ -36,6 +36,8 @@ from attncli.scan.text_hash import text_hash
 
 SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
 """Why a record may not count; each is counted."""
+UNKNOWN = "unknown"
+"""Why one may not count where --skip-unknown is given; counted only there."""
 
 
 class Worker:
@@ -132,10 +134,18 @@ class Worker:
             if plan.choice.sample and number > plan.choice.threshold:
                 counts["not drawn"] += 1
                 continue
-            tokens = len(self.model.tokenizer.encode(record.text))
+            cut = self.model.tokenizer.encode(record.text)
+            tokens = len(cut)
             if not tokens or (tokens > limit and plan.choice.over != "truncate"):
                 counts["long" if tokens else "empty"] += 1
                 continue
+            unknown = sum(token.unknown for token in truncated(cut, limit))
+            if unknown and plan.choice.skip_unknown:
+                counts[UNKNOWN] = counts.get(UNKNOWN, 0) + 1
+                continue
+            if unknown:  # a scan of texts that a model knows has no such counts
+                counts["unknown_texts"] = counts.get("unknown_texts", 0) + 1
+                counts["unknown_tokens"] = counts.get("unknown_tokens", 0) + unknown
             counts["texts"] += 1
             counts["tokens"] += min(tokens, limit)
             counts["truncated"] += tokens > limit

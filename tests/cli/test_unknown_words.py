@@ -40,7 +40,7 @@ LINES: dict[str, tuple[str, ...]] = {
 }
 """A line of every command that is about a text."""
 OTHERS = {
-    "explore": "its words are looked at below", "scan start": "it counts texts, see tests of the scan",
+    "explore": "its words are looked at below", "scan start": "it counts texts, below",
     "logits": "no model that is here has an output head and unknown words",
     **dict.fromkeys(
         ("explain softmax", "explain scaling", "explain metric", "tensors", "mask", "cost", "scan show", "scan compare",
@@ -203,6 +203,24 @@ def test_several_texts_are_counted(tmp_path: Path) -> None:
     document = ask(*line, "--json").json
     assert "2 of 3 texts hold words that are unknown to this model" in document["warnings"]
     assert "3 个文本中有 2 个含有这个模型不认识的词" in ask(*line, "--lang", "zh").out
+
+
+def test_scans_count_them_and_can_leave_their_texts_out(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\nthe cat sat\nthe dog ate 吃\n", "utf-8")
+    line = ("scan", "minilm", str(tmp_path / "texts.txt"), "--workers", "1", "--no-labels", "--metric", "entropy")
+    whole = ask(*line, "-o", str(tmp_path / "whole"), "--json").json
+    assert (whole["done"]["texts"], whole["done"]["unknown_texts"], whole["done"]["unknown_tokens"]) == (3, 2, 8)
+    assert "unknown" not in whole["done"]["skipped"]
+    assert "2 of 3 texts, 8 of 22 tokens" in whole["warnings"][0]
+    shown = "".join(ask("scan", "show", str(tmp_path / "whole"), "--lang", "zh").out.split())
+    assert "3个文本中的2个，22个词元中的8个" in shown
+    assert "skip_unknown" not in (tmp_path / "whole" / "plan.json").read_text()  # so that digests stay
+    assert ask("scan", "verify", str(tmp_path / "whole")).code == 0
+    known = ask(*line, "-o", str(tmp_path / "known"), "--skip-unknown", "--json").json
+    assert (known["done"]["texts"], known["done"]["skipped"]["unknown"]) == (1, 2)
+    assert "unknown_texts" not in known["done"]
+    assert "2 with unknown words" in ask("scan", "show", str(tmp_path / "known")).out
+    assert ask(*line, "-o", str(tmp_path / "known")).code == 2  # another plan
 
 
 def test_saved_runs_keep_them(folder: Path) -> None:

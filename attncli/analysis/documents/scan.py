@@ -47,6 +47,13 @@ class DonePart(Part, frozen=True, kw_only=True):
     texts: Annotated[Count, says("Texts in the numbers.")]
     tokens: Count
     truncated: Annotated[Count, says("Texts in the numbers that were cut to the model's length.")]
+    unknown_texts: (
+        Annotated[Count, says("Texts in the numbers with words that the model does not know; absent for none.")]
+        | UnsetType
+    ) = UNSET
+    unknown_tokens: (
+        Annotated[Count, says("Tokens in the numbers that the model does not know; absent for none.")] | UnsetType
+    ) = UNSET
     failed: list[FailedShard]
     skipped: Annotated[dict[str, Count], says("Records that are not in the numbers, by reason.")]
 

@@ -100,6 +100,7 @@ OPTIONS: dict[str, str] = {
     "How weights become shades.": "权重如何映射为深浅。",
     "Refuse a larger document.": "拒绝更大的文档。",
     "'all' adds every stage to the JSON.": "'all' 把每个步骤加入 JSON。",
+    "Leave out texts with words that the model does not know.": "剔除含有模型不认识的词的文本。",
     "Also take tokens that the model does not know: to it all of these are one.": "也接受模型不认识的词元：对它来说这些都是同一个。",
     "Also the links that say little: special tokens, self, …": "也显示信息不多的连接：特殊词元、自身……",
     "No notes on standard error.": "不在标准错误上输出提示。",

@@ -58,6 +58,7 @@ SCAN: dict[str, str] = {
     "this is no plan of a scan: {0}": "这不是扫描的计划：{0}",
     "this folder holds another scan: its {0} is {1}, and {2} is asked for": "这个文件夹属于另一次扫描：其 {0} 是 {1}，而要求的是 {2}",
     "the same model, corpus, metrics and version, or another folder": "同样的模型、语料、指标和版本，或另一个文件夹",
+    "words that are unknown to this model: {0} of {1} texts, {2} of {3} tokens; --skip-unknown leaves such texts out": "这个模型不认识的词：{1} 个文本中的 {0} 个，{3} 个词元中的 {2} 个；--skip-unknown 剔除这样的文本",
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest": "这次扫描由不同类型的机器计算：末位数字可能与别的运行不同，因此没有摘要值",
     "there is no finished scan here: {0}": "这里没有完成的扫描：{0}",
     "this is no document of a scan: {0}": "这不是扫描的文档：{0}",
