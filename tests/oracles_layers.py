@@ -122,6 +122,8 @@ def activation(kind: str, x: float) -> float:
             return x / (1 + math.exp(-x))
         case "quick_gelu":
             return x / (1 + math.exp(-1.702 * x))
+        case "tanh":
+            return math.tanh(x)
         case "relu2":
             return max(x, 0.0) ** 2
         case _:

@@ -137,7 +137,8 @@ def attend_rows(
     scores = by_group(backend, queries, backend.transpose(backend.cast(k[..., low:high, :], dtype)), room)
     own = apart_in(backend, rule.apart, dtype, (start, stop, low, high))
     if own is not None:
-        scores[..., list(own.rows), :] = by_group(backend, own.q, backend.transpose(own.k))
+        asking = own.q if scale == rule.scale else own.q * rule.scale  # scaled as the others were
+        scores[..., list(own.rows), :] = by_group(backend, asking, backend.transpose(own.k))
     stages.note("raw", scores)
     scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
     if rule.softcap is not None:

@@ -134,6 +134,8 @@ def activate(backend: Backend, kind: Activation, x: Array) -> Array:
             found = backend.where(x < 0, 0.0, x)
             found *= found
             return found
+        case "tanh":
+            return backend.tanh(x)
         case "silu":
             found = backend.tanh(x * 0.5)  # x·sigmoid(x), which never overflows this way
         case "quick_gelu":

@@ -103,7 +103,7 @@ class Attention(Struct, frozen=True):
             raise UsageError(f"softcap is {self.softcap}", expected="a positive number")
 
 
-Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2"]
+Activation: TypeAlias = Literal["gelu", "gelu_tanh", "gelu_bloom", "relu", "silu", "quick_gelu", "relu2", "tanh"]
 
 
 class Bounded(Struct, frozen=True):
@@ -128,11 +128,13 @@ class Mlp(Struct, frozen=True):
 
 class Convolution(Struct, frozen=True):
     """What a layer's result is given besides, and normed with: the activation of a convolution over `kernel` tokens, an
-    odd number, of the vectors that entered the layer; there are zeros beyond the text (DeBERTa 2)."""
+    odd number, of the vectors that entered the layer; there are zeros beyond the text (DeBERTa 2). groups: parts into
+    which each vector is cut, and which do not mix."""
 
     kernel: int
     activation: Activation
     norm: Norm
+    groups: int = 1
 
 
 class Routing(Struct, frozen=True):

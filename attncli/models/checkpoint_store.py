@@ -41,8 +41,9 @@ class CheckpointStore:
         weights = self.outer(backend)
         if embedding.projection == "tokens":
             x = linear(backend, weights, "embed.project", x)
-        places = self._places(tokens)
-        x = with_positions(backend, embedding, x, places, lambda: self._rows(backend, "positions.weight", places))
+        places, stored = self._places(tokens), "positions.weight" in self.binding.outer
+        table = partial(self._rows, backend, "positions.weight", places)
+        x = with_positions(backend, embedding, x, places, table, stored=stored)
         if embedding.types:
             x = x + self._rows(backend, "types.weight", [min(token.part, embedding.types - 1) for token in tokens])
         if embedding.norm is not None:

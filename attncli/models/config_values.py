@@ -14,5 +14,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
     "quick_gelu": "quick_gelu",
     "relu2": "relu2",
+    "tanh": "tanh",
 }
 """Activation functions by the name configs give them."""

@@ -13,18 +13,27 @@ from attncli.mechanism.spec import Embedding
 
 
 def with_positions(
-    backend: Backend, embedding: Embedding, x: Array, positions: Sequence[int], learned: Callable[[], Array]
+    backend: Backend,
+    embedding: Embedding,
+    x: Array,
+    positions: Sequence[int],
+    learned: Callable[[], Array],
+    *,
+    stored: bool = False,
 ) -> Array:
     """Token vectors [token, width] with their positions added as the embedding says; themselves where it adds none.
 
     positions: the row of each token in a table of positions, in which `padding` is that of padding.
-    learned: the rows of a learned table, [token, width], for a model that has one.
+    learned: the rows of a learned table, [token, width], for a model that has one. stored: whether it has a table of
+    what could be computed, which then counts: it was perhaps rounded.
     """
     match embedding.positions:
         case "learned":
             return x + learned()
         case "sinusoidal":
             return x + backend.array(sinusoidal(np.asarray(positions), x.shape[-1]))
+        case "halves" if stored:
+            return x + learned()
         case "halves":
             encoded = sinusoidal(np.asarray(positions), x.shape[-1])
             # float32, as the models that use it hold their table

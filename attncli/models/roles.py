@@ -78,7 +78,7 @@ def _of_layer(spec: Spec, block: Block) -> Iterator[Role]:
         case _:
             assert_never(block.mlp)
     if block.convolution is not None:
-        yield Role("conv.weight", (width, width, block.convolution.kernel))
+        yield Role("conv.weight", (width, width // block.convolution.groups, block.convolution.kernel))
         yield Role("conv.norm.weight", (width,))
 
 
@@ -110,8 +110,9 @@ def _outside(spec: Spec) -> Iterator[Role]:
     width = spec.d_model if embedding.width is None else embedding.width
     summed = spec.d_model if embedding.projection == "tokens" else width
     yield Role("tokens.weight", (spec.vocabulary, width))
-    if embedding.positions == "learned":
-        yield Role("positions.weight", ((spec.max_positions or 0) + embedding.position_offset, summed))
+    if embedding.positions in ("learned", "halves"):  # sines need not be stored
+        rows, computed = (spec.max_positions or 0) + embedding.position_offset, embedding.positions == "halves"
+        yield Role("positions.weight", (rows, summed), optional=computed)
     if embedding.types:
         yield Role("types.weight", (embedding.types, summed))
     if embedding.norm is not None and embedding.norm.affine:

@@ -116,7 +116,7 @@ def _scaling(kind: str, inside: Config, config: Config, dims: int, usual: int | 
         case "llama3":
             return _llama3(inside, original())
         case "yarn":
-            return _yarn(inside, longest, original())
+            return _yarn(config, inside, longest, original(), by_kind=by_kind)
         case "longrope" | "su":
             return _longrope(inside, longest, original(), dims)
         case _:
@@ -141,7 +141,7 @@ def _llama3(inside: Config, original: int) -> Llama3:
     return Llama3(inside.number("factor"), low, high, original)
 
 
-def _yarn(inside: Config, longest: int, original: int) -> Yarn:
+def _yarn(config: Config, inside: Config, longest: int, original: int, *, by_kind: bool) -> Yarn:
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", None)
     all_dims, some = inside.cap("mscale_all_dim", None), inside.cap("mscale", None)
@@ -155,8 +155,17 @@ def _yarn(inside: Config, longest: int, original: int) -> Yarn:
         inside.number("beta_fast", default=32.0),
         inside.number("beta_slow", default=1.0),
         magnitude,
-        inside.flag("truncate", default=True),
+        _truncated(config, inside, by_kind=by_kind),
     )
+
+
+def _truncated(config: Config, inside: Config, *, by_kind: bool) -> bool:
+    """Whether the ends of the ramp are whole numbers. Transformers looks for the key beside the types of layers, not in
+    what holds for one of them."""
+    told = inside.flag("truncate", default=True)
+    if by_kind and not told:
+        config.note("config.json's truncate, False, plays no part: it stands among what holds for one type of layer")
+    return told or by_kind
 
 
 def stretched_scale(config: Config) -> float:

@@ -259,13 +259,17 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
 
         module.relative_positional_encoding = exactly
     if "weights" in buffers and hasattr(module, "make_weights"):  # M2M-100's table of sines
-        count, width = buffers["weights"].shape
-        half = width // 2
-        frequencies = (10000.0 ** (-torch.arange(half).double() / (half - 1))).float()
-        angles = (torch.arange(count).float()[:, None] * frequencies).double()
-        table = torch.cat((torch.sin(angles), torch.cos(angles), torch.zeros(count, width % 2).double()), dim=1)
-        table[module.padding_idx] = 0
-        module.weights = table.float()
+
+        def table(count: int, width: int, padding: int | None = None) -> None:  # again for a text that is longer
+            half = width // 2
+            frequencies = (10000.0 ** (-np.arange(half) / (half - 1))).astype(np.float32)
+            angles = (np.arange(count, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
+            sines = np.concatenate((np.sin(angles), np.cos(angles), np.zeros((count, width % 2))), axis=1)
+            sines[[] if padding is None else padding] = 0.0
+            module.weights = torch.from_numpy(sines.astype(np.float32))
+
+        module.make_weights = table
+        table(len(buffers["weights"]), buffers["weights"].shape[1], module.padding_idx)
     if "embed_positions" in buffers and hasattr(module, "rotary_dim"):
         count, dims = buffers["embed_positions"].shape
         frequencies = (10000.0 ** (-torch.arange(0, dims, 2).double() / dims)).float()

@@ -95,7 +95,6 @@ def test_a_model_is_called_by_its_own_family() -> None:
         ("deepseek_v3", {"scoring_func": "softmax"}, "scoring_func", "softmax"),
         ("deepseek_v2", {"num_key_value_heads": 2}, "num_key_value_heads", "as many as heads"),
         ("gpt_oss", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config", "bfloat16"),
-        ("deberta-v2", {"conv_groups": 2}, "conv_groups", "convolution"),
         ("cohere2", {"use_parallel_block": False}, "use_parallel_block", "one after the other"),
         ("gemma3_text", {"attn_logit_softcapping": 2.0}, "attn_logit_softcapping", "capped"),
         (

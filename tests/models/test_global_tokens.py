@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from asking import ask
 from msgspec.structs import replace
-from tiny_checkpoints import CASES, make
+from tiny_checkpoints import CASES, Case, make
+from tiny_sizes import BERT
 
 import attncli
 from attncli.analysis.value_norms import sizes_by_query
@@ -29,6 +30,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loaded(folder: Path, tokens: tuple[int, ...], library: str = "numpy") -> Model:
     model = attncli.load(folder, backend=library, dtype="float64")
     return replace(model, spec=seeing_all(model.spec, tokens))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_scale_that_is_a_power_of_two(tmp_path: Path, library: str) -> None:
+    """Then queries are scaled in place of scores, unless scores are asked for before: global ones, too."""
+    sizes = {**BERT, "hidden_size": 24, "num_attention_heads": 6, "attention_window": 4}
+    folder = make(Case("longformer", sizes), tmp_path)
+    model = loaded(folder, (0, 5), library)
+    (theirs,) = reference(folder, IDS, everywhere=(0, 5))
+    for trace in model.trace(model.tokenizer.ids_to_tokens(IDS), keep=("weights",)):
+        assert np.abs(model.backend.numpy(trace.stages["weights"]) - theirs.weights[trace.layer]).max() < 1e-12
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

@@ -7,7 +7,6 @@ casts in float64; comparing is done here, and must fail when a knob is turned (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from side_by_side import Pair, both_sides, side_by_side
 from tiny_checkpoints import CASES, make
 from tiny_two_sided import TWO_SIDED
 from turned_knobs import TURNED
@@ -76,53 +76,9 @@ def two_sided(name: str) -> bool:
     return CASES[name].model_type in TWO_SIDED
 
 
-@dataclass(frozen=True)
-class Pair:
-    """An array of ours beside the reference's."""
-
-    what: str
-    ours: np.ndarray
-    theirs: np.ndarray
-
-    @property
-    def apart(self) -> float:
-        """The largest |difference|, relative to the reference's largest number."""
-        return float(np.max(np.abs(self.ours - self.theirs)) / max(np.max(np.abs(self.theirs)), 1e-30))
-
-
 def pairs(model: Model, sides: tuple[Side, ...], ids: tuple[int, ...] = IDS) -> Iterator[Pair]:
     """Every head's weights and every layer's vectors of a run, with the reference's."""
-    return side_by_side(ran(model, ids, both=len(sides) > 1), sides)
-
-
-def ran(model: Model, ids: tuple[int, ...], *, both: bool) -> tuple[Side, ...]:
-    """What the model makes of the tokens, as the reference tells it."""
-    tokens = model.tokenizer.ids_to_tokens(ids)
-    first = one_side(model, tokens)
-    return (first, one_side(model.decoder(tokens), model.tokenizer.ids_to_tokens(TARGET))) if both else (first,)
-
-
-def one_side(model: Model, tokens: list) -> Side:
-    plain = model.backend.numpy
-    traces = list(model.trace(tokens))
-    hidden = [
-        plain(traces[0].before),
-        *(plain(trace.after) for trace in traces[:-1]),
-        plain(model.finish(traces[-1].after)),
-    ]
-    cross = [plain(trace.cross.stages["weights"]) for trace in traces if trace.cross is not None]
-    return Side(tuple(hidden), tuple(plain(trace.stages["weights"]) for trace in traces), tuple(cross))
-
-
-def side_by_side(ours: tuple[Side, ...], theirs: tuple[Side, ...]) -> Iterator[Pair]:
-    for side, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        for kind in ("weights", "cross"):
-            for layer, (one, other) in enumerate(zip(getattr(a, kind), getattr(b, kind), strict=True)):
-                where = f"side {side} layer {layer} {kind} head"
-                yield from (Pair(f"{where} {head}", *pair) for head, pair in enumerate(zip(one, other, strict=True)))
-        for place, (one, other) in enumerate(zip(a.hidden, b.hidden, strict=True)):
-            if one.shape == other.shape:  # OPT 350m's reference goes on to the narrow width
-                yield Pair(f"side {side} vectors {place}", one, other)
+    return side_by_side(both_sides(model, ids, TARGET if len(sides) > 1 else None), sides)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

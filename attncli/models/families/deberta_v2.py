@@ -37,7 +37,6 @@ NAMES = replace(
 )
 
 FIXED = {
-    "conv_groups": Fixed(1, "the convolution beside the first layer would be of several parts"),
     "embedding_size": Fixed(None, "the token table would have a width of its own"),
 }
 
@@ -66,13 +65,16 @@ def spec(config: Config) -> Spec:
 def _convolution(config: Config, base: Spec) -> Convolution | None:
     """What stands beside the first layer; the largest models of version 2 have it."""
     kernel = config.whole("conv_kernel_size", default=0, least=0)
+    groups = config.whole("conv_groups", default=1)
     if kernel == 0:
         config.get("conv_act")
         return None
+    if base.d_model % groups:
+        raise config.refuse("conv_groups", f"a number that divides {base.d_model}")
     if kernel % 2 == 0:
         raise config.refuse("conv_kernel_size", "an odd number")
     norm = base.blocks[0].norms["mlp.sum"]
-    return Convolution(kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm)
+    return Convolution(kernel, config.choice("conv_act", among=ACTIVATIONS, default="tanh"), norm, groups)
 
 
 def _ways(config: Config) -> list[str]:
@@ -88,9 +90,14 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
     buckets, furthest = config.whole("position_buckets", default=-1, least=-1), _furthest(config)
     shared = config.flag("share_att_key", default=False)
     norms = config.get("norm_rel_ebd") or "none"
-    if norms not in ("none", "layer_norm"):
+    told = {norm.strip() for norm in norms.lower().split("|")} if isinstance(norms, str) else set()
+    if not told or told - {"none", "layer_norm"}:
         raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
     if not config.flag("relative_attention", default=False):
+        if "layer_norm" in told:
+            raise config.refuse(
+                "norm_rel_ebd", "'none' in a model without relative_attention: there is nothing to norm"
+            )
         return None
     width = buckets if buckets > 0 else furthest
     return Disentangled(
@@ -99,7 +106,7 @@ def _position(config: Config, base: Spec, ways: list[str]) -> Position:
         asks="c2p" in ways,
         answers="p2c" in ways,
         own=not shared,
-        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if norms == "layer_norm" else None,
+        norm=Norm("layer", config.number("layer_norm_eps", default=1e-7)) if "layer_norm" in told else None,
     )
 
 

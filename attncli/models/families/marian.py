@@ -10,8 +10,6 @@ from attncli.models.config import Config, Fixed
 from attncli.models.families import bart
 from attncli.models.family import Family
 
-IGNORED = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")  # what `sinusoidal` gives anyway
-
 FIXED = {
     **bart.FIXED,
     "normalize_embedding": Fixed(False, "the embedding would have a norm"),
@@ -30,9 +28,4 @@ def spec(config: Config) -> Spec:
     return replace(both, decoder=replace(both.decoder, vocabulary=other))
 
 
-FAMILY = Family(
-    spec,
-    replace(bart.ENCODER, ignored=(*bart.ENCODER.ignored, *IGNORED)),
-    replace(bart.DECODER, ignored=(*bart.DECODER.ignored, *IGNORED)),
-    FIXED,
-)
+FAMILY = Family(spec, bart.ENCODER, bart.DECODER, FIXED)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from attncli.mechanism.spec import Embedding, Norm, Spec
 from attncli.models.config import Config, Fixed
-from attncli.models.families import bart, marian, mbart
+from attncli.models.families import bart, mbart
 from attncli.models.family import Family
 
 FIXED = {
@@ -24,9 +22,4 @@ def spec(config: Config) -> Spec:
     return bart.encoder_decoder(config, "pegasus", Norm("layer", 1e-5), embedding, start=0, before=True)
 
 
-FAMILY = Family(
-    spec,
-    replace(mbart.ENCODER, ignored=(*mbart.ENCODER.ignored, *marian.IGNORED)),
-    replace(mbart.DECODER, ignored=(*mbart.DECODER.ignored, *marian.IGNORED)),
-    FIXED,
-)
+FAMILY = Family(spec, mbart.ENCODER, mbart.DECODER, FIXED)

@@ -78,12 +78,12 @@ def spec(config: Config, *, feed_forward: str = "relu", scaled: bool | None = No
     norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     start = config.whole("decoder_start_token_id", "pad_token_id", default=0, least=0)
 
+    count = config.whole("relative_attention_num_buckets", default=32, least=4)
+    # a decoder has half of its buckets for one distance each; the others are for distances from there on
+    furthest = config.whole("relative_attention_max_distance", default=128, least=count // 2 + 1)
+
     def attention(*, looks_back: bool) -> Attention:
-        buckets = RelativeBuckets(
-            config.whole("relative_attention_num_buckets", default=32, least=4),
-            config.whole("relative_attention_max_distance", default=128),
-            bidirectional=not looks_back,
-        )
+        buckets = RelativeBuckets(count, furthest, bidirectional=not looks_back)
         return Attention(
             heads, heads, dim, dim, scale=1.0, mask=Causal() if looks_back else Everywhere(), position=buckets
         )

@@ -56,7 +56,9 @@ def spec(config: Config) -> Spec:
     assert decoder.head is not None
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
     _settled(config, told)
-    return replace(encoder, decoder=replace(decoder, family="t5gemma", blocks=blocks, start=start, head=head))
+    biases = (*decoder.biases, *("cross.[qkvo]" for pattern in decoder.biases if pattern == "attn.[qkvo]"))
+    decoder = replace(decoder, family="t5gemma", blocks=blocks, start=start, head=head, biases=biases)
+    return replace(encoder, decoder=decoder)
 
 
 def _under(config: Config, side: str) -> Config:
