@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from base64 import b64decode
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -23,7 +22,6 @@ from attncli.render.encoding import json_pieces
 from attncli.render.figures import runs
 from attncli.render.figures.drawing import DARK, LIGHT, Box, Drawing
 from attncli.render.figures.files import Style, style_of, written
-from attncli.render.figures.maps import coloured, pooled
 from attncli.render.figures.of_document import figure
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -151,6 +149,8 @@ def test_letters_stand_in_families_that_have_them() -> None:
     assert runs.pieces(f"a{family}b") == ["a", family, "b"]
     assert runs.pieces("é 猫 🐈 שלום") == ["é 猫 🐈 שלום"]
     assert runs.pieces("👋🏽 🇩🇪") == ["👋🏽", " ", "🇩🇪"]
+    assert runs.pieces("שלום  →  עולם") == ["שלום", "  →  ", "עולם"]
+    assert runs.pieces("a → b") == ["a → b"]
     assert [runs.family(text) == runs.FAMILIES["emoji"] for text in (family, "🐈", "a🐈", "猫")] == [
         True,
         True,
@@ -209,65 +209,19 @@ def test_hostile_text_is_only_text() -> None:
     assert {"שלום", "今天", "\\u{202e}"} <= {"".join(one.itertext()) for one in root.iter(NS + "text")}
 
 
-def images(svg: str) -> list[np.ndarray]:
-    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]
-
-
-def test_cells_are_the_weights() -> None:
-    made = documents.run(["a", "b", "c"], causal=True)
-    drawing = figure(made_of(made))
-    assert drawing is not None
-    cells = images(drawing.svg())[0]
-    weights = np.array(made["layers"][0]["heads"][0]["weights"])
-    assert cells.shape == (3, 3, 4)
-    assert (cells[..., 3] == np.where(np.tril(np.ones((3, 3))) > 0, 255, 0)).all()
-    high = weights.max()
-    for i in range(3):
-        for j in range(i + 1):
-            assert tuple(cells[i, j, :3]) == LIGHT.weights.rgb(weights[i, j] / high)
-
-
-def test_signed_cells_and_pooling() -> None:
-    values = np.array([[-1.0, 0.0], [np.nan, 1.0]])
-    cells = coloured(values, LIGHT.signed, "signed", 1.0)
-    assert tuple(cells[0, 0, :3]) == LIGHT.signed.rgb(0)
-    assert tuple(cells[1, 1, :3]) == LIGHT.signed.rgb(1)
-    assert cells[1, 0, 3] == 0
-    large = np.zeros((1030, 700))
-    large[1029, 699] = -3.0
-    assert pooled(large, 3).shape == (344, 234)
-    assert pooled(large, 3)[-1, -1] == -3.0
-    assert pooled(large, 1) is large
-
-
-def test_maps_of_long_texts_keep_their_thin_lines() -> None:
-    """A cell smaller than a dot of the picture is seen, and so are weights of a few hundredths."""
-    made = documents.heads([f"w{at}" for at in range(300)], count=4)
-    diagonal = np.eye(300, k=-1) * 0.05 + 0.001
-    for one in made["heads"]:
-        one["weights"] = diagonal.tolist()
-    made["average"]["weights"] = diagonal.tolist()
-    made["heads"][0]["weights"][299][0] = 0.9
-    drawing = figure(made_of(made))
-    assert drawing is not None
-    svg = drawing.svg()
-    assert "each dot: the largest of 6 × 6 cells; colours by square roots" in svg
-    for tile in images(svg)[:4]:
-        assert max(tile.shape[:2]) <= 58
-        light = tile[..., :3].astype(int).sum(-1)
-        beside = light[np.arange(50), np.arange(50)]
-        assert (beside < light[0, -1] - 50).all()
-    shown = figure(made_of(documents.run(["a", "b", "c"])), scale="row")
+def test_hebrew_words_stand_from_right_to_left() -> None:
+    words = ["החיה", "לא", "חצתה", "את", "הרחוב"]
+    answer = ask("run", " ".join(words), "--query", "את", "--json")
+    shown = figure(document_of(json.loads(answer.out), "run"))
     assert shown is not None
-    assert "s largest" in shown.svg()
-
-
-def test_a_legend_has_the_colours_of_its_scale() -> None:
-    made = documents.run(["a", "b", "c"])
-    strips = {scale: images(figure(made_of(made), scale=scale).svg())[-1] for scale in ("linear", "log", "row")}
-    assert (strips["linear"] == strips["row"]).all()
-    assert (strips["log"].astype(int).sum(-1) <= strips["linear"].astype(int).sum(-1)).all()
-    assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]
+    lefts = [next(box.left for box in shown.boxes if box.text == word) for word in words]
+    assert lefts == sorted(lefts, reverse=True)
+    found = ask("find", " ".join(words), "--from", "לא", "--to", "את", "--json")
+    title = figure(document_of(json.loads(found.out), "find"))
+    assert title is not None
+    ends = [re.search(rf'x="([0-9.]+)"[^>]*>{word}</text>', title.svg()) for word in ("לא", "את")]
+    assert all(ends)
+    assert float(ends[0][1]) < float(ends[1][1])  # the one that looks comes before the arrow
 
 
 @pytest.mark.parametrize(("words", "style"), [

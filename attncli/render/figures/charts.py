@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attncli.render.figures.drawing import Drawing, fitted, width
+from attncli.render.figures.runs import from_right
 
 LINE = 15.0
 
@@ -100,13 +101,20 @@ def draw_sentence(
     drawing: Drawing, words: Sequence[str], joined: Sequence[bool], shares: Sequence[float], chosen: int, top: float
 ) -> float:
     """Words one after another, each tinted by its share from 0 to 1, the chosen one underlined. joined: which follow
-    the one before without a space. Returns where they end."""
+    the one before without a space. What is written from right to left stands so. Returns where they end."""
     x, y = 0.0, top
-    for at, (word, share) in enumerate(zip(words, shares, strict=True)):
+    places: list[tuple[float, float, float]] = []
+    for at, word in enumerate(words):
         wide = width(word, 12)
         x -= 5 * (joined[at] and x > 0)
         if x and x + wide > 420:
             x, y = 0.0, y + 21
+        places.append((x, y, wide))
+        x += wide + 8
+    if from_right("".join(words)):
+        edge = max(x + wide for x, _, wide in places)
+        places = [(edge - x - wide, y, wide) for x, y, wide in places]
+    for at, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
         drawing.pieces.append(
             f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3" fill="{drawing.theme.series[0]}" '
             f'fill-opacity="{min(max(share, 0), 1) * 0.85:.3f}"/>'
@@ -114,5 +122,4 @@ def draw_sentence(
         drawing.text(x + wide / 2, y + 12.5, word, size=12, bold=at == chosen, anchor="middle")
         if at == chosen:
             drawing.rectangle(x, y + 17, wide, 1.5, drawing.theme.series[0])
-        x += wide + 8
     return y + 22

@@ -19,9 +19,24 @@ SEVERAL = re.compile(f"((?:{EMOJI}\u200d)+{EMOJI}|[\U0001f1e6-\U0001f1ff]{{2}}|{
 """Emoji that are made of several code points."""
 
 
+ARROW = re.compile("( *→ *)")
+
+
 def pieces(text: str) -> list[str]:
-    """The text, cut where an emoji of several begins and ends."""
-    return [piece for piece in SEVERAL.split(text) if piece]
+    """The text, cut where an emoji of several begins and ends, and at arrows between words that are written from right
+    to left: in one text with them, "a → b" would stand as b → a."""
+    parts = [text] if not any(map(_leftward, text)) else ARROW.split(text)
+    return [piece for part in parts for piece in SEVERAL.split(part) if piece]
+
+
+def from_right(text: str) -> bool:
+    """Whether most letters of a text are written from right to left."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(map(_leftward, letters)) > len(letters)
+
+
+def _leftward(letter: str) -> bool:
+    return unicodedata.bidirectional(letter) in ("R", "AL")
 
 
 def family(text: str) -> str:

@@ -1,0 +1,84 @@
+"""Maps in figures: their cells are the weights, their legends the colours of their scale, long texts keep thin lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from typing import Any
+
+import numpy as np
+from pictures import png
+from render import documents
+
+from attncli.analysis.documents.reading import document_of
+from attncli.render.encoding import json_pieces
+from attncli.render.figures.drawing import LIGHT
+from attncli.render.figures.maps import coloured, pooled
+from attncli.render.figures.of_document import figure
+
+
+def made_of(document: Any) -> Any:
+    """A document of plain dictionaries as it is declared."""
+    return document_of(json.loads(b"".join(json_pieces(document))), "test")
+
+
+def images(svg: str) -> list[np.ndarray]:
+    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]
+
+
+def test_cells_are_the_weights() -> None:
+    made = documents.run(["a", "b", "c"], causal=True)
+    drawing = figure(made_of(made))
+    assert drawing is not None
+    cells = images(drawing.svg())[0]
+    weights = np.array(made["layers"][0]["heads"][0]["weights"])
+    assert cells.shape == (3, 3, 4)
+    assert (cells[..., 3] == np.where(np.tril(np.ones((3, 3))) > 0, 255, 0)).all()
+    high = weights.max()
+    for i in range(3):
+        for j in range(i + 1):
+            assert tuple(cells[i, j, :3]) == LIGHT.weights.rgb(weights[i, j] / high)
+
+
+def test_signed_cells_and_pooling() -> None:
+    values = np.array([[-1.0, 0.0], [np.nan, 1.0]])
+    cells = coloured(values, LIGHT.signed, "signed", 1.0)
+    assert tuple(cells[0, 0, :3]) == LIGHT.signed.rgb(0)
+    assert tuple(cells[1, 1, :3]) == LIGHT.signed.rgb(1)
+    assert cells[1, 0, 3] == 0
+    large = np.zeros((1030, 700))
+    large[1029, 699] = -3.0
+    assert pooled(large, 3).shape == (344, 234)
+    assert pooled(large, 3)[-1, -1] == -3.0
+    assert pooled(large, 1) is large
+
+
+def test_maps_of_long_texts_keep_their_thin_lines() -> None:
+    """A cell smaller than a dot of the picture is seen, and so are weights of a few hundredths."""
+    made = documents.heads([f"w{at}" for at in range(300)], count=4)
+    diagonal = np.eye(300, k=-1) * 0.05 + 0.001
+    for one in made["heads"]:
+        one["weights"] = diagonal.tolist()
+    made["average"]["weights"] = diagonal.tolist()
+    made["heads"][0]["weights"][299][0] = 0.9
+    drawing = figure(made_of(made))
+    assert drawing is not None
+    svg = drawing.svg()
+    assert "each dot: the largest of 6 × 6 cells; colours by square roots" in svg
+    for tile in images(svg)[:4]:
+        assert max(tile.shape[:2]) <= 58
+        light = tile[..., :3].astype(int).sum(-1)
+        beside = light[np.arange(50), np.arange(50)]
+        assert (beside < light[0, -1] - 50).all()
+    shown = figure(made_of(documents.run(["a", "b", "c"])), scale="row")
+    assert shown is not None
+    assert "s largest" in shown.svg()
+
+
+def test_a_legend_has_the_colours_of_its_scale() -> None:
+    made = documents.run(["a", "b", "c"])
+    strips = {scale: images(figure(made_of(made), scale=scale).svg())[-1] for scale in ("linear", "log", "row")}
+    assert (strips["linear"] == strips["row"]).all()
+    assert (strips["log"].astype(int).sum(-1) <= strips["linear"].astype(int).sum(-1)).all()
+    assert strips["log"][0, 6, 0] < strips["linear"][0, 6, 0]
