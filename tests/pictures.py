@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
+from base64 import b64decode
 
 import numpy as np
 
@@ -49,3 +51,8 @@ def _unfiltered(kind: int, line: np.ndarray, above: np.ndarray, channels: int) -
             added = min((left, up, corner), key=lambda one: abs(guess - one))
         found[at] = (found[at] + added) & 255
     return found.astype(np.uint8)
+
+
+def images(svg: str) -> list[np.ndarray]:
+    """The pixels of the pictures in an SVG text, in order."""
+    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]

@@ -1,14 +1,12 @@
-"""Maps in figures: their cells are the weights, their legends the colours of their scale, long texts keep thin lines."""
+"""Maps in figures: their cells are the weights, their legends have the colours of their scale, thin lines stay."""
 
 from __future__ import annotations
 
 import json
-import re
-from base64 import b64decode
 from typing import Any
 
 import numpy as np
-from pictures import png
+from pictures import images
 from render import documents
 
 from attncli.analysis.documents.reading import document_of
@@ -21,10 +19,6 @@ from attncli.render.figures.of_document import figure
 def made_of(document: Any) -> Any:
     """A document of plain dictionaries as it is declared."""
     return document_of(json.loads(b"".join(json_pieces(document))), "test")
-
-
-def images(svg: str) -> list[np.ndarray]:
-    return [png(b64decode(found)) for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)]
 
 
 def test_cells_are_the_weights() -> None:

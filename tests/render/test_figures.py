@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asking import ask
-from pictures import png
+from pictures import images, png
 from render import documents
 
 from attncli.analysis.documents.reading import document_of
