@@ -110,7 +110,7 @@ def one_score(step: Scores, name: str, at: int, raw: float, root: str, view: Vie
     if step.bias is not None:
         added = f"{write(value)} + {write(step.bias[at])} = {write(value + float(step.bias[at]))}"
         parts.append(added.replace("+ -", "− "))
-    worked = say(view, "scaled.worked", name, say(view, "list.comma").join(parts))
+    worked = say(view, "scaled.worked", name, say(view, "multihead.and").join(parts))
     return remark(spell(worked, ascii=view.ascii), view)
 
 
