@@ -158,7 +158,7 @@ def _rows(environment: Environment, a: RunDocument, b: RunDocument, query: str) 
         raise
     if span.stop - span.first > 1:
         environment.note(f"{query!r} is {span.stop - span.first} tokens, each with its own row")
-    elif span.occurrences > 1:
+    else:
         request.query_index(environment, tokens, query)
     return list(range(span.first, span.stop))
 

@@ -229,6 +229,8 @@ def query_index(environment: Environment, tokens: Sequence[Token], reference: st
     from attncli.inputs.token_name import find_token
 
     found = find_token(tokens, reference)
+    if reference.startswith("#-"):  # counted from the end, where encoders have a special token
+        environment.note(f"{reference!r} is token {found.index}, {tokens[found.index].text!r}")
     if found.occurrences > 1:
         environment.note(
             f"{reference!r} occurs {found.occurrences} times; using the first, token {found.index} ({reference}:2 "
@@ -273,8 +275,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
 def refuse_run(
     model: Model, count: int, wanted: Wanted, compute: ComputeOptions, hint: str, *, rows: int | None = None
 ) -> None:
-    """Raise LimitError if running `count` tokens takes more memory than there may be. rows: query rows at a time, None
-    for all."""
+    """Raise LimitError if running `count` tokens takes too much memory. rows: query rows at a time, None for all."""
     from attncli.analysis.run import cost
 
     refuse_memory(cost(model, count, wanted, saved=False, rows=rows).memory, compute, hint)

@@ -297,14 +297,38 @@ def test_a_head_that_looks_most_at_a_learned_key_looks_at_no_token(tmp_path: Pat
         assert ask("ablate", "a b c d", "--weights", str(file), "--num-heads", "4", *more).code == 0
 
 
-def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
-    asked = ("patch", "the cat sat on it", "the dog sat on it", "--model", "minilm")
-    effects = ask(*asked, "--json").json["effects"]
-    for width in (60, 80, 120):
-        grid = ask(*asked, "--show", "grid", width=width).out
-        shown = [int(number) for line in grid.splitlines() if line.startswith("    ") for number in line.split()]
-        assert sorted(shown) == list(range(12))
-    largest = sorted(effects, key=lambda row: -abs(row["recovered"]))[:10]
-    listed = ask(*asked, "--show", "heads").out
-    assert all(f"L{row['layer']} H{row['head']} " in listed for row in largest)
-    assert f"{len(effects) - 10} more heads" in listed
+@pytest.mark.parametrize("command", [("run",), ("ablate",), ("patch", "the dog sat")])
+def test_a_token_counted_from_the_end_is_named(command: tuple[str, ...]) -> None:
+    answer = ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1")
+    assert answer.code == 0
+    assert "'#-1' is token 4, '[SEP]'" in answer.err
+    assert "是第 4 个词元" in ask(*command, "the cat sat", "--model", "minilm", "--query", "#-1", "--lang", "zh").err
+    assert "is token" not in ask(*command, "the cat sat", "--model", "minilm", "--query", "cat").err
+
+
+def test_a_target_that_the_model_does_not_know_is_refused(tmp_path: Path) -> None:
+    """Every word that is no entry has one and the same id: its logit is not that of the word."""
+    words = {"[UNK]": 0, "the": 1, "cat": 2, "sat": 3}
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"},
+    }
+    folder = small_gpt2(tmp_path / "model")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    asked = ("the cat sat", "--model", str(folder))
+    for command in (
+        ("logits", "--target"),
+        ("logits", "--target", "cat", "--versus"),
+        ("ablate", "--measure", "logprob", "--target"),
+    ):
+        answer = ask(command[0], *asked, *command[1:], "nope")
+        assert (answer.code, answer.out) == (3, ""), answer.err
+        assert "'nope' is unknown to this model" in answer.err
+        assert ask(command[0], *asked, *command[1:], "sat").code == 0

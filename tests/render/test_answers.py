@@ -38,3 +38,16 @@ def test_heads_of_several_layers_open_on_their_strongest_links() -> None:
         assert link is None or f"{link['weight']:.3f}" in screen
     assert ask(*asked, "--show", "grid", "--sort", "entropy").out.startswith("entropy")
     assert ask(*asked, "--show", "grid", "--lang", "zh").out.startswith("每个头的最强连接")
+
+
+def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
+    asked = ("patch", "the cat sat on it", "the dog sat on it", "--model", "minilm")
+    effects = ask(*asked, "--json").json["effects"]
+    for width in (60, 80, 120):
+        grid = ask(*asked, "--show", "grid", width=width).out
+        shown = [int(number) for line in grid.splitlines() if line.startswith("    ") for number in line.split()]
+        assert sorted(shown) == list(range(12))
+    largest = sorted(effects, key=lambda row: -abs(row["recovered"]))[:10]
+    listed = ask(*asked, "--show", "heads").out
+    assert all(f"L{row['layer']} H{row['head']} " in listed for row in largest)
+    assert f"{len(effects) - 10} more heads" in listed

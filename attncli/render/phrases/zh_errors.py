@@ -5,6 +5,7 @@ ERRORS: dict[str, str] = {
     "no text given; using the sample: {0}": "没有给出文本，使用示例：{0}",
     "each character is a token; --tokenizer whitespace keeps the words that blanks set apart": "每个字是一个词元；--tokenizer whitespace 可保留以空格分开的词",
     "{0} is {1} tokens: weights to it are summed, from it averaged": "{0} 由 {1} 个词元组成：指向它的权重相加，来自它的权重取平均",
+    "{0} is token {1}, {2}": "{0} 是第 {1} 个词元 {2}",
     "{0} occurs {1} times; using the first, token {2} ({3}:2 for the next)": "{0} 出现 {1} 次；取第一个，即第 {2} 个词元（{3}:2 为下一个）",
     "{0} occurs {1} times; using the first, tokens {2} to {3} ({4}:2 for the next)": "{0} 出现 {1} 次；取第一次，即第 {2} 至 {3} 个词元（{4}:2 为下一次）",
     "seed drawn: {0} (repeat with --seed {1})": "抽取的种子：{0}（用 --seed {1} 可重现）", "fetching {0} from {1}": "正在从 {1} 下载 {0}",
