@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
 from asking import ask
 
 
@@ -51,3 +58,125 @@ def test_a_patch_shows_every_head_and_those_that_lead_away() -> None:
     listed = ask(*asked, "--show", "heads").out
     assert all(f"L{row['layer']} H{row['head']} " in listed for row in largest)
     assert f"{len(effects) - 10} more heads" in listed
+
+
+NUMBER = re.compile(r"(?<![A-Za-z0-9_.:#])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
+"""A number as a sentence writes it; not one inside a name, such as `window:2`."""
+SAID = "the cat sat on the mat"
+ASKED = {
+    "run": ("run", SAID),
+    "run query": ("run", SAID, "--num-heads", "2", "--query", "cat"),
+    "run causal": ("run", SAID, "--mask", "causal"),
+    "run model": ("run", SAID, "--model", "minilm", "--query", "sat"),
+    "heads": ("heads", SAID, "--num-heads", "4"),
+    "heads model": ("heads", SAID, "--model", "minilm"),
+    "find": ("find", SAID, "--from", "cat", "--to", "mat"),
+    "find effect": ("find", SAID, "--from", "cat", "--to", "mat", "--model", "minilm", "--effect"),
+    "compare texts": ("compare", SAID, "the dog sat on the mat", "--model", "minilm"),
+    "compare masks": ("compare", SAID, "--mask", "none", "--mask", "window:2"),
+    "compare scales": ("compare", SAID, "--scale", "none", "--scale", "sqrt-dk", "--num-heads", "2"),
+    "cross": ("cross", SAID, "a dog ran", "--num-heads", "2"),
+    "tensors": ("tensors", "sample_inputs/captured.safetensors"),
+    "mask": ("mask", "causal", "-n", "9"),
+    "masks": ("mask", "causal", "window:3,3", "-n", "9"),
+    "cost": ("cost", "-n", "300"),
+    "ablate": ("ablate", SAID, "--model", "minilm", "--query", "sat"),
+    "ablate link": ("ablate", SAID, "--from", "cat", "--to", "mat", "--query", "cat"),
+    "patch": ("patch", SAID, "the dog sat on the mat", "--model", "minilm"),
+    "tokens": ("tokens", "unbelievable cats", "--tokenizer", "sample_inputs/tokenizer.json"),
+    "weights": ("weights", "show", "sample_inputs/mha.safetensors"),
+    "model": ("models", "show", "minilm"),
+}
+"""A question to every command that ends with an answer."""
+EXACT = {"1e-06"}
+"""The difference up to which weights are called the same."""
+
+
+def numbers_of(value: Any) -> Iterator[float]:
+    """Every number of a document but those of its matrices, which would hold any; how many entries its lists have."""
+    match value:
+        case bool() | None | str():
+            return
+        case int() | float():
+            yield value
+        case dict():
+            for held in value.values():
+                yield from numbers_of(held)
+        case [[*_], *_]:
+            return
+        case list():
+            yield len(value)
+            for held in value:
+                yield from numbers_of(held)
+
+
+def derived(document: Any) -> Iterator[float]:
+    """What answers compute from a document: means and sums over its heads, ratios, counts."""
+    heads = document.get("heads")
+    if isinstance(heads, list) and heads and isinstance(heads[0], dict):
+        for name in ("kept", "output_error"):
+            held = [head[name] for head in heads if head.get(name) is not None]
+            yield from [sum(held) / len(held)] if held else []
+        pairs = [head["pairs"] for head in heads if head.get("pairs")]
+        a, b = (sum(pair[side] for pair in pairs) for side in "ab")
+        yield from (a, b, b / a) if a else ()
+        yield sum(head.get("rank") == 1 for head in heads)
+        rests = [
+            np.argmax(got)
+            for head in heads
+            if "weights" in head
+            for got in [mean_of(head["weights"])]
+            if got.max() > 0.5
+        ]
+        yield from (rests.count(key) for key in set(rests))
+    if "variants" in document:
+        yield from (row["multiply_adds"] / document["variants"][0]["multiply_adds"] for row in document["variants"])
+    if "masks" in document:
+        yield document["n"] ** 2
+    effects = document.get("effects")
+    if effects and document["schema"] == "attn.ablate/1":
+        sizes = [abs(row["vector"]["cosine"]) for row in effects]
+        yield from (larger / smaller for larger, smaller in pairwise(sizes) if smaller)
+    if "queries" not in document and "layers" in document and document["schema"] == "attn.run/1":
+        yield from (1 / len(document["tokens"]), float(document["model"].get("seed") or 0))
+
+
+def mean_of(weights: Any) -> Any:
+    """The mean weight of every key."""
+    return np.asarray([[0.0 if value is None else value for value in row] for row in weights]).mean(axis=0)
+
+
+def as_written(text: str) -> tuple[float, float]:
+    """The number that a sentence writes, and how far the one it stands for may be from it."""
+    bare = text.rstrip("%").replace(",", "")
+    digits = bare.partition("e")[0].partition(".")[2]
+    unit = 0.01 if text.endswith("%") else 1.0
+    return float(bare) * unit, 0.5000001 * unit * 10.0 ** -len(digits) + 1e-12
+
+
+def unfounded(sentences: str, numbers: Sequence[float]) -> list[str]:
+    """The numbers of sentences that no number of a document, rounded as they are, can be."""
+    held = np.abs(np.asarray([number for number in numbers if np.isfinite(number)]))
+    found = []
+    for text in NUMBER.findall(sentences):
+        value, apart = as_written(text)
+        if text not in EXACT and not (np.abs(held - abs(value)) <= apart).any():
+            found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ASKED)
+def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str) -> None:
+    document = ask(*ASKED[name], "--json").json
+    said = ask(*ASKED[name], "--brief", "--lang", lang, width=400)
+    assert said.code == 0, said.err
+    numbers = [*numbers_of(document), *derived(document)]
+    assert NUMBER.findall(said.out), "an answer without numbers claims nothing"
+    assert unfounded(said.out, numbers) == [], said.out
+
+
+def test_a_number_that_is_nowhere_is_noticed() -> None:
+    assert unfounded("89% of its weight, 0.64 in layer 3", [0.6443, 3]) == ["89%"]
+    assert unfounded("占其权重的 89%，权重 0.65，1,000 对", [0.894, 0.6449, 1000]) == ["0.65"]
+    assert unfounded("window:2 of #7 is 36", [36]) == []
