@@ -100,4 +100,10 @@ MECHANISM: dict[str, str] = {
     "queries of the global tokens": "全局词元的查询",
     "what each token offers to the global ones": "每个词元提供给全局词元的内容",
     "what each token passes on to the global ones": "每个词元传给全局词元的内容",
+    "shares by a sigmoid of each": "份额由各自的 sigmoid 得出",
+    "of the best {0} of {1} groups, by their best {2}": "取自 {1} 组中最好的 {0} 组，以组内最好的 {2} 个衡量",
+    "a learned correction where the best are sought": "挑选时加学得的修正",
+    "shares made to sum to 1": "份额之和化为 1",
+    "shares times {0}": "份额乘以 {0}",
+    "shares multiply what an expert reads": "份额乘在专家的输入上",
 }  # fmt: skip
