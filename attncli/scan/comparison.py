@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from attncli import __version__
+from attncli.analysis.documents.scan import LEAST_TEXTS
 from attncli.analysis.documents.scan_compare import ScanCompareDocument, ScanDifference
 from attncli.analysis.visible_keys import Floats
 from attncli.errors import InputError, UsageError
@@ -17,11 +18,11 @@ from attncli.scan.report import scan_document
 from attncli.scan.statistics import (
     benjamini_hochberg,
     cliffs_delta,
+    clusters,
     cohens_d,
     correlation,
     design_effect,
     deviate,
-    interval,
     mean_variance,
     reach,
     two_sided,
@@ -29,6 +30,9 @@ from attncli.scan.statistics import (
 )
 from attncli.scan.tallies import STRATA, bins_of
 from attncli.scan.totals import Totals, total
+
+FEWER = 0.75
+"""What replicates of single texts may tell of their number by chance, as a share."""
 
 
 def compare_document(a: Path, b: Path) -> ScanCompareDocument:
@@ -125,10 +129,12 @@ class _Sides:
         means = [float((one[1] / one[0] * share).sum()) for one in within]
         difference = means[0] - means[1]
         drawn = [self._replicates[side][:, at[side], place] for side in (0, 1)]
-        if np.isnan(drawn).any():
+        fewest = min(one[0].sum() for one in every)
+        if fewest < LEAST_TEXTS or np.isnan(drawn).any():
             z, between = None, None
         elif self.paired:
-            z, between = _of_pairs(drawn[0] - drawn[1], difference)
+            times = self._times[0][:, at[0], place]
+            z, between = _of_pairs(drawn[0] - drawn[1], difference, float(clusters(every[0][0].sum(), times)))
         else:
             times = [self._times[side][:, at[side], place] for side in (0, 1)]
             drawn = [drawn[side] - self._composed(side, at[side], every[side]) / times[side] for side in (0, 1)]
@@ -202,8 +208,13 @@ def _alone(strata: Floats) -> float:
     return float(mean_variance(there[0] / there[0].sum(), there[0], variance(*there))[0])
 
 
-def _of_pairs(drawn: Floats, difference: float) -> tuple[float | None, list[float]]:
-    """z of pairs' difference and its 95% interval, from the differences of replicates."""
-    centre, error = float(drawn.mean()), float(drawn.std(ddof=1))
-    low, high = (float(one) - centre + difference for one in interval(drawn))
-    return difference / error if error > 0 else None, [low, high]
+def _of_pairs(drawn: Floats, difference: float, units: float) -> tuple[float | None, list[float] | None]:
+    """z of pairs' difference and its 95% interval, from the differences of replicates. units: texts, or clusters of
+    them; None for both where these are too few."""
+    if units < LEAST_TEXTS * FEWER:
+        return None, None
+    free = units - 1
+    error = float(drawn.std(ddof=1)) * math.sqrt(units / free)
+    width = reach(free) * error
+    z = deviate(difference / error, free) if error > 0 else None
+    return z, [difference - width, difference + width]

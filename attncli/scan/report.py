@@ -33,7 +33,7 @@ from attncli.scan.examples import NONE
 from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import EXPECTED, Plan
 from attncli.scan.shard_files import PLANNING, given_up, written
-from attncli.scan.statistics import interval, variance, wilson
+from attncli.scan.statistics import clusters, mean_interval, skewness, variance, wilson
 from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
 from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED, UNKNOWN
@@ -41,6 +41,8 @@ from attncli.scan.worker import SKIPPED, UNKNOWN
 NAME = "scan.json"
 LARGEST = 2**30
 """Bytes of a scan's document, at most."""
+REPEATED = 0.75
+"""Where fewer than this share of the texts vary by themselves, they are repeated, and count as clusters."""
 QUANTILES = {"5": 0.05, "25": 0.25, "50": 0.5, "75": 0.75, "95": 0.95}
 MIXED = (
     "machines of different kinds computed this scan: last digits may differ from another run's, and it has no digest"
@@ -155,8 +157,25 @@ class _Heads:
             self.by_row = totals.row_value / totals.whole("row_norm")
             self.baseline = totals.whole("baseline") / self.texts
             self.deviation = np.sqrt(variance(self.texts, totals.whole("value"), totals.strata_square.sum(0)))
-            replicates = totals.whole("replicate_value") / totals.whole("replicate_texts")
-        self.interval = interval(replicates)
+        self.interval, self.units = self._intervals()
+
+    def _intervals(self) -> tuple[Floats, Floats]:
+        """The interval of each mean [2, column, head], and of how many texts or clusters [column, head]."""
+        times = self.totals.whole("replicate_texts")
+        units, deviation, together = self.texts, self.deviation, bool(self.totals.plan.choice.cluster)
+        alone = clusters(self.texts, times)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # the replicates of single texts, which repeated ones are not, seldom tell of a quarter fewer
+            if together or (self.texts.any() and np.nanmedian(alone / self.texts) < REPEATED):
+                together, units = True, alone
+                means = self.totals.whole("replicate_value") / times
+                deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
+        found = []
+        for at, scale in enumerate(map(scale_named, self.columns)):
+            bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
+            skew = np.where(deviation[at] > 0, 0.0 if together else bent, np.nan)
+            found.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=scale.kind == "share"))
+        return np.stack(found, 1), units
 
     def parts(self) -> list[ScanHead]:
         return [
@@ -246,11 +265,13 @@ class _Heads:
         texts = int(self.texts[at, place])
         score, even = self.mean[at, place], self.baseline[at, place]
         between = self._interval(at, place)
-        earned = bool(score >= label.threshold and (label.name == "broad" or score >= MARGIN * even))
-        borderline = between is not None and between[0] < label.threshold <= between[1]
-        if not earned and not earned_in and not borderline:
+        least = label.threshold if label.name == "broad" else max(label.threshold, MARGIN * even)
+        earned = bool(score >= least)
+        borderline = between is None or between[0] < least <= between[1]
+        if not earned and not earned_in and (between is None or not borderline):
             return None
-        share = wilson(earned_in, texts)
+        alone = float(self.units[at, place] / texts) if texts else 0.0
+        share = wilson(earned_in * alone, texts * alone)
         detail = None
         if label.score == "positional":
             offsets = self.counts["label_offsets"][place]

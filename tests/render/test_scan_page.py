@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("page")
     (made / "model").mkdir()
     with_tokenizer(make(CASES["bert"], made / "model"), special=True)
-    lines = [f"w{at} w{at + 1} , w{at % 3} {'w7 . ' * (at % 4)}" for at in range(1, 15)]
+    lines = [f"w{at} w{at + 1} , w{at % 3} {'w7 . ' * (at % 4)}" for at in range(1, 33)]
     (made / "<b>corpus.txt").write_text("\n".join([HOSTILE, *lines]))
     metrics = ("entropy", "sink", "special", "punctuation", "normalised_entropy")
     asked = {"metrics": metrics, "labels": True, "effects": ("zero", "L0H1"), "shard": 100}

@@ -28,7 +28,7 @@ def scanned(model: Path, texts: list[str], folder: Path, **wanted: object) -> li
 
 def test_differences_are_those_of_the_texts(encoder, lines, tmp_path):
     sides = [
-        scanned(encoder, some, tmp_path / name) for name, some in (("a", lines[:35]), ("b", [*lines[35:], "w1 " * 30]))
+        scanned(encoder, some, tmp_path / name) for name, some in (("a", lines[:30]), ("b", [*lines[30:], "w1 " * 30]))
     ]
     found = compare_document(tmp_path / "a", tmp_path / "b")
     (row,) = (row for row in found.differences if (row.layer, row.head, row.metric) == (*HEAD, "sink"))

@@ -51,7 +51,7 @@ def test_each_text_has_the_effect_that_ablate_finds(which, way, request, lines, 
         texts = [wanted[line, head.layer, head.head] for line in range(12)]
         assert head.effect.texts == 12
         assert abs(head.effect.mean - np.mean(texts)) < 2e-6
-        assert head.effect.ci95[0] < head.effect.mean < head.effect.ci95[1]
+        assert head.effect.ci95 is None  # of twelve texts
         assert abs(head.effect.quantiles["50"] - np.median(texts)) <= 0.3 * np.ptp(texts) + 1e-4
         first = next(one for one in head.top if one.metric == "effect")
         assert first.text == lines[int(np.argmax(texts))]

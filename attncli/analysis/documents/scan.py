@@ -10,6 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 from attncli.analysis.documents.declaration import Count, Document, Part, Size, says
 
 Share = Annotated[float, Meta(ge=0, le=1)]
+LEAST_TEXTS = 30
+"""Texts, or clusters of them, from which on means have intervals: those of fewer hold the truth less often
+(`tests/benchmarks/intervals.py`)."""
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
 
 
@@ -82,7 +85,12 @@ class ScanMetric(Part, frozen=True, kw_only=True):
             "signed distances within 0.001 are told as 0."
         ),
     ]
-    ci95: Annotated[Interval | None, says("95% interval of mean_texts, from 200 Poisson bootstrap replicates.")]
+    ci95: Annotated[
+        Interval | None,
+        says(
+            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, or where one makes it."
+        ),
+    ]
     baseline: Annotated[float | None, says("The same mean for uniform attention.")]
     strata: list[Stratum]
 
@@ -102,7 +110,9 @@ class ScanLabel(Part, frozen=True, kw_only=True):
     earned: Annotated[
         bool, says("Whether the score over the corpus reaches the threshold and its margin over uniform.")
     ]
-    borderline: Annotated[bool, says("Whether the interval of the score holds the threshold.")]
+    borderline: Annotated[
+        bool, says("Whether the interval of the score holds what the label takes; true where there is none.")
+    ]
 
 
 class ScanExample(Part, frozen=True, kw_only=True):

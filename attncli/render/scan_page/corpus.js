@@ -106,7 +106,7 @@ function figures() {
 
 function labels() {
   const rows = meta.heads[chosen.head].t.map(([name, score, low, high, texts, from, to, between]) =>
-    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)}% (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say("borderline") : ""].map((cell) => make("td", cell))));
+    make("tr", make("th", { scope: "row" }, labelName(name)), ...[number(score), interval(low, high), texts === null ? say("repeats") : `${Math.round(texts * 100)}% (${Math.round(from * 100)} – ${Math.round(to * 100)})`, between ? say(low === null ? "undecided" : "borderline") : ""].map((cell) => make("td", cell))));
   return rows.length ? [make("h3", say("labels")), table(["label", "score", "interval", "texts", "between"].map((name) => say(`column.${name}`)), rows)] : [];
 }
 

@@ -177,6 +177,6 @@ def _head(
             *(one.texts_ci95 or (None, None)), one.borderline,
         ]
         for one in head.labels
-        if one.earned or one.borderline
+        if one.earned or (one.borderline and one.ci95 is not None)
     ]  # fmt: skip
     return {"l": head.layer, "h": head.head, "m": numbers, "x": examples, "t": labels}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from attncli.analysis.documents.scan import ScanDocument, ScanEffect, ScanHead, ScanLabel
+from attncli.analysis.documents.scan import LEAST_TEXTS, ScanDocument, ScanEffect, ScanHead, ScanLabel
 from attncli.render.glyphs import spell
 from attncli.render.head_grid import drawn_grid, head_grid
 from attncli.render.headings import heading, remark, sentences
@@ -23,6 +23,8 @@ PARTS = PARTS_OF["scan"]
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
 EXAMPLES = 5
+LEAST = 30
+"""Texts from which on scans have intervals."""
 SPACED = 64
 """Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
@@ -111,7 +113,7 @@ def _grid(document: ScanDocument, name: str, view: View) -> Lines:
 
 
 def _labels(document: ScanDocument, view: View) -> Lines:
-    found = [(head, one) for head in document.heads for one in head.labels if one.earned or one.borderline]
+    found = [(head, one) for head in document.heads for one in head.labels if one.earned or _between(one)]
     if not found:
         return heading(say(view, "scan.labels"), say(view, "scan.none"), view)
     shown = found if view.full else sorted(found, key=lambda pair: -_strength(pair[1]))[: view.top]
@@ -122,7 +124,7 @@ def _labels(document: ScanDocument, view: View) -> Lines:
             number(one.score, view),
             _interval(one.ci95, view),
             say(view, "scan.repeats") if one.texts is None else _share(one.texts, one.texts_ci95, view),
-            say(view, "scan.borderline") if one.borderline else "",
+            "" if not one.borderline else say(view, "scan.borderline" if _between(one) else "scan.undecided"),
         ]
         for head, one in sorted(shown, key=lambda pair: (pair[0].layer, pair[0].head))
     ]
@@ -248,16 +250,30 @@ def _answer(document: ScanDocument, view: View) -> Lines:
     said = []
     if document.heads:
         labelled = sum(any(one.earned for one in head.labels) for head in document.heads)
-        between = sum(any(one.borderline for one in head.labels) for head in document.heads)
+        between = sum(any(map(_between, head.labels)) for head in document.heads)
+        few = _few(document, view)
         name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
-        told = say(view, "scan.between", between)
+        told = say(view, "scan.open") if few else say(view, "scan.between", between)
         said.append(say(view, name, labelled, len(document.heads), _texts(document, view), told))
+        said += few
         resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
         if resting:
             said.append(say(view, "scan.answer.sink", resting))
     if done < total:
         said.append(say(view, "scan.unfinished", done, total))
     return sentences(said, view)
+
+
+def _between(one: ScanLabel) -> bool:
+    """Whether a label's interval holds what it takes."""
+    return one.borderline and one.ci95 is not None
+
+
+def _few(document: ScanDocument, view: View) -> list[str]:
+    """That the texts are too few for intervals, where no number has one."""
+    if any(one.ci95 for head in document.heads for one in head.metrics.values()):
+        return []
+    return [say(view, "scan.few", document.done.texts, LEAST_TEXTS)]
 
 
 def _texts(document: ScanDocument, view: View) -> str:
@@ -268,4 +284,5 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     earned = [f"{_label(one, view)} ({number(one.score, view)})" for one in head.labels if one.earned]
     name = "scan.answer.head" if earned else "scan.answer.head.none"
     comma = say(view, "scan.comma")
-    return remark(say(view, name, head.layer, head.head, comma.join(earned), _texts(document, view)), view, style="")
+    said = say(view, name, head.layer, head.head, comma.join(earned), _texts(document, view))
+    return sentences([said, *_few(document, view)], view)
