@@ -15,11 +15,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from attncli.analysis.measure import known
 from attncli.errors import AttnError, InputError, LimitError, UsageError
 from attncli.inputs.file_opening import read_regular
 from attncli.scan.duplicates import name_of
-from attncli.scan.fixed_point import WIDTH, scale_of
 from attncli.scan.intake import File
 from attncli.scan.ranges import Range
 from attncli.scan.shard_files import PLANNING, temporary
@@ -132,15 +130,6 @@ class Plan:
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics."""
         return tuple(name for name, _ in self.measures.metrics)
-
-
-def metric_version(name: str) -> str:
-    """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
-    metric = known(name)
-    scale = scale_of(metric)
-    binned = (scale.kind, scale.count, scale.least, WIDTH)
-    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned)
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 def _compared(plan: Plan) -> dict[str, Any]:

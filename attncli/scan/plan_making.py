@@ -22,6 +22,7 @@ from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.model import Model
 from attncli.scan import conditions, duplicates, intake, plan
 from attncli.scan.corpus import Format, Record, find
+from attncli.scan.fixed_point import WIDTH, scale_of
 from attncli.scan.intake import File
 from attncli.scan.plan import (
     COPIES,
@@ -33,7 +34,6 @@ from attncli.scan.plan import (
     Measures,
     ModelPlan,
     Plan,
-    metric_version,
 )
 from attncli.scan.ranges import Range, ShardSize
 
@@ -226,6 +226,15 @@ def _choice(wanted: Wanted, made: Plan, folder: Path, note: Callable[[str], None
         threshold = duplicates.drawn(records(made, folder), wanted.sample, wanted.seed, left_out)
         choice = replace(choice, sample=wanted.sample, threshold=threshold)
     return choice
+
+
+def metric_version(name: str) -> str:
+    """A short digest of a metric's formula, rows, range and bins: another formula is another version."""
+    metric = known(name)
+    scale = scale_of(metric)
+    binned = (scale.kind, scale.count, scale.least, WIDTH)
+    said = (metric.formula, metric.rows, metric.low, metric.high, metric.needs, binned)
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 def check(model: Model) -> None:

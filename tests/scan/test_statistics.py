@@ -13,7 +13,7 @@ from attncli.analysis.measure import known
 from attncli.scan import fixed_point
 from attncli.scan.examples import NONE, Examples
 from attncli.scan.fixed_point import ONE, Scale, fixed, from_halves, halves, quantiles, scale_of, square_sum, squares
-from attncli.scan.plan import metric_version
+from attncli.scan.plan_making import metric_version
 from attncli.scan.statistics import (
     benjamini_hochberg,
     cliffs_delta,
