@@ -236,6 +236,7 @@ def _document(
     from attncli.analysis.ablate import ablate_document
     from attncli.analysis.effects.ablation import Removal
     from attncli.analysis.effects.measures import Asked
+    from attncli.analysis.effects.places import most_heads
     from attncli.cli.progress import progress
 
     tokens = request.tokens_of(model, text)
@@ -259,7 +260,11 @@ def _document(
         "none" if removal.baseline == "none" or over else "all" if removal.baseline == "all" else "top", output.top,
     )  # fmt: skip
     if not removal.together:
-        effect_options.foretell(environment, model, len(tokens), wanted.chosen, compute, predicts=asked.predicts)
+        compared = {"none": 0, "all": len(model.spec.blocks) * most_heads(model.spec), "top": output.top}
+        effect_options.foretell(
+            environment, model, len(tokens), wanted.chosen, compute,
+            predicts=asked.predicts, compared=compared[wanted.baseline],
+        )  # fmt: skip
     with progress(environment, "taking heads away") as tell:
         return ablate_document(
             model, text.text, tokens, wanted, asked, memory=effect_options.memory(compute), told=tell

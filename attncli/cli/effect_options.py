@@ -99,9 +99,18 @@ PATIENCE = 3.0
 
 
 def foretell(
-    environment: Environment, model: Model, count: int, heads: Chosen, compute: ComputeOptions, *, predicts: bool
+    environment: Environment,
+    model: Model,
+    count: int,
+    heads: Chosen,
+    compute: ComputeOptions,
+    *,
+    predicts: bool,
+    compared: int = 0,
 ) -> None:
-    """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured."""
+    """Say what taking these heads away will take, where that is long. predicts: whether next tokens are measured.
+    compared: how many of them, at most, are compared with random changes."""
+    from attncli.analysis.effects.ablation import DRAWS
     from attncli.analysis.effects.places import places
     from attncli.analysis.effects.sweep_memory import foretell as foretold
     from attncli.render.numbers import size_words
@@ -109,7 +118,9 @@ def foretell(
     if not model.own_layers:
         return
     chosen, dtype = places(model.spec, heads), model.backend.dtype
-    expected = foretold(model.spec, count, chosen, dtype, memory(compute), predicts=predicts)
+    expected = foretold(
+        model.spec, count, chosen, dtype, memory(compute), predicts=predicts, draws=min(compared, len(chosen)) * DRAWS
+    )
     if expected.seconds > PATIENCE:
         environment.note(
             f"{expected.branches} heads, {count} tokens: about {expected.seconds:.0f} s and "

@@ -1,11 +1,17 @@
 """Progress is drawn for a person at a terminal, after a second, and leaves nothing behind."""
 
+import re
 from io import BytesIO, StringIO
 from pathlib import Path
 
 import pytest
+from asking import ask
 from small_gpt2 import small_gpt2
 
+import attncli
+from attncli.analysis.effects.ablation import Removal, remove
+from attncli.analysis.effects.measures import Asked
+from attncli.analysis.effects.places import Chosen
 from attncli.cli import progress as module
 from attncli.cli.border import guarded
 from attncli.cli.output import Environment
@@ -118,3 +124,25 @@ def test_a_bar_ends_with_a_command_that_fails() -> None:
         next(shown.trace("a b", layers=[1, 5]))
         assert found.layers is not None
     assert found.layers is None
+
+
+def test_the_random_changes_are_a_part_of_what_is_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attncli.cli.effect_options.PATIENCE", 0.0)
+    seconds = {}
+    for baseline in ("none", "top", "all"):
+        told = ask("ablate", "the " * 1500, "--brief", "--baseline", baseline, "--num-heads", "2").err
+        seconds[baseline] = float(re.search(r"about (\d+) s", told)[1])  # type: ignore[index]
+    # eight draws for each of two heads, beside each head itself and the text's own run
+    assert seconds["all"] == seconds["top"] >= 4 * seconds["none"]
+
+
+def test_the_share_that_is_told_counts_the_random_changes() -> None:
+    model, shares = attncli.load(seed=0), []
+    tokens = model.encode("a b c")
+    removal = Removal(Chosen(range(1), range(1)), baseline="all")
+    asked = Asked.of(model, tokens, ("vector",), query=None, usual=None, target=None, every=False)
+    remove(model, tokens, removal, asked, told=shares.append)
+    assert shares == sorted(shares)
+    # one head, and eight draws for it
+    assert any(abs(share - 1 / 9) < 1e-9 for share in shares), shares
+    assert shares[-1] == 1.0

@@ -113,9 +113,12 @@ def remove(
     looking = _Looking(text, asked, link)
     plan = Plan(() if removal.together else found, change, start=0 if link is None else min(link.queries), joint=joint)
     rounds = 1 if removal.baseline == "none" or removal.together else 2
+    compared = len(found) if removal.baseline == "all" else min(removal.top, len(found))
+    # of the whole work: a random change takes as long as taking the head away
+    first = 1.0 if rounds == 1 else len(found) / (len(found) + compared * DRAWS)
     swept = sweep(
         text, plan, asked, _space(text, len(plan.places), asked, memory),
-        see=looking.see, told=lambda share: told(share / rounds),
+        see=looking.see, told=lambda share: told(share * first),
     )  # fmt: skip
     assert swept.together is not None
     effects = [
@@ -130,7 +133,7 @@ def remove(
             [found[at] for at in chosen],
             asked,
             memory,
-            lambda share: told((1 + share) / 2),
+            lambda share: told(first + share * (1 - first)),
         )
         effects = [replace(one, random=drawn.get(one.place)) for one in effects]
     return Removed(

@@ -72,11 +72,18 @@ class Foretold(Struct, frozen=True):
 
 
 def foretell(
-    spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int, *, predicts: bool = False
+    spec: Spec, count: int, places: Sequence[Place], dtype: str, memory: int, *, predicts: bool = False, draws: int = 0
 ) -> Foretold:
-    """What one sweep over these places takes for a text of `count` tokens in `memory` bytes. predicts: as of `room`."""
+    """What a sweep over these places takes for a text of `count` tokens in `memory` bytes. predicts: as of `room`.
+
+    draws: how many random changes follow, for the heads that are compared with them: which those are is not known yet,
+    so that they count as evenly spread over the places.
+    """
     seconds = seconds_of(sweep_work(spec, count, places, 1), dtype)
-    return Foretold(len(places), seconds, room(spec, count, len(places), dtype, memory, predicts=predicts).bytes)
+    if draws:
+        seconds += seconds_of(sweep_work(spec, count, places, 1), dtype) * draws / len(places)
+    widest = max(len(places), draws)
+    return Foretold(len(places), seconds, room(spec, count, widest, dtype, memory, predicts=predicts).bytes)
 
 
 def running_bytes(spec: Spec, count: int, dtype: str) -> int:
