@@ -32,8 +32,15 @@ const layers = () => [...new Set(run().heads.map(({ l }) => l))].sort((a, b) => 
 /** How many tiles a row has. */
 const across = () => min(max(...run().heads.map(({ h }) => h + 1), 1), ACROSS);
 
+/** Fulfilled when the tiles are there. @type {Promise<void>} */
+let ready = Promise.resolve();
+
 /** Draw the tiles of every head. */
-export async function drawGrid() {
+export function drawGrid() {
+  ready = drawTiles();
+}
+
+async function drawTiles() {
   const { heads, tile: [tall, wide] } = run();
   const grid = at("grid");
   const sorted = state.sort !== "layer";
@@ -86,7 +93,8 @@ function paint(map, colour) {
 }
 
 /** The small map of the chosen head, larger; null where there is none. */
-export function smallMap() {
+export async function smallMap() {
+  await ready;
   const map = /** @type {HTMLCanvasElement|null} */ (document.querySelector(`#h${state.head} canvas`));
   if (!map || map.width < 2) return null;
   const copy = make("canvas.small", { width: map.width, height: map.height, role: "img", "aria-label": headName(head()) });

@@ -77,7 +77,8 @@ async function refresh(changed) {
   if (view !== "rollout") shadeWords(weights && shown(weights));
   if (!weights && ["matrix", "links"].includes(view)) {
     const more = one.r === "none" && meta.option ? ` ${say("kept.more", meta.option)}` : "";
-    fill("view", smallMap() ?? "", lead(say(`kept.${one.r}`) + more));
+    const map = await smallMap();
+    if (place === state.head && view === state.view) fill("view", map ?? "", lead(say(`kept.${one.r}`) + more));
   }
   else if (view === "matrix" && weights) await (moved ? show(weights) : follows());
   else if (view === "derivation") await derive();
@@ -95,7 +96,7 @@ async function refresh(changed) {
 onChange((changed) => {
   if (any(changed, "lang run")) frame();
   if (any(changed, "run out") || away()) writeWords();
-  if (any(changed, "run sort")) void drawGrid();
+  if (any(changed, "run sort")) drawGrid();
   else if (any(changed, "head lang")) label();
   void refresh(changed);
 });
@@ -148,7 +149,7 @@ Object.assign(window, { attn: Object.freeze({ meta: meta, state: state, choose: 
 
 const redraw = () => {
   themed();
-  void drawGrid();
+  drawGrid();
   void refresh(new Set(["theme"]));
 };
 
@@ -158,7 +159,7 @@ follow(location.hash, VIEWS, SCALES);
 frame();
 writeWords();
 listen();
-void drawGrid();
+drawGrid();
 void refresh(new Set(["view"]));
 set(at("help-open"), { onclick: () => help() });
 set(at("help-close"), { onclick: () => help(false) });

@@ -48,7 +48,9 @@ def _top(head: HeadMetrics) -> Look | None:
     link = head.top_link
     if not link:
         return None
-    rows = np.zeros((0, 0)) if head.weights is UNSET else np.nan_to_num(as_matrix(head.weights))
+    # a row of pooled weights is no query's
+    whole = head.weights is not UNSET and (head.pool or 1) == 1
+    rows = np.nan_to_num(as_matrix(head.weights)) if whole else np.zeros((0, 0))
     free = (rows > 0).sum(axis=1) > 1
     if not free.any() or free[link.query]:
         return Look(link.query, link.key, link.weight, head.layer, head.head)

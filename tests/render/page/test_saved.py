@@ -99,6 +99,18 @@ def test_a_search_for_what_a_document_does_not_hold_says_so(window: Opened, tmp_
     window.clean()
 
 
+def test_pooled_weights_of_a_long_text_are_shown_as_a_map(window: Opened, tmp_path: Path) -> None:
+    text = tmp_path / "long.txt"
+    text.write_text(" ".join(f"w{at % 97}" for at in range(3000)))
+    window.go(saved_page(tmp_path, "heads", "--file", str(text), "--num-heads", "2"))
+    wide, tall = window.until(
+        "() => { const map = document.querySelector('#view canvas.small'); return map && [map.width, map.height] }"
+    )
+    assert min(wide, tall) > 20
+    assert window.value(VIEWS) == ["tab-matrix", "tab-search"]
+    window.clean()
+
+
 COMMANDS = {
     "run": ("run", TEXT, *FULL),
     "run chinese": ("run", "她吃苹果，他吃香蕉", *FULL, "--lang", "zh"),
