@@ -16,21 +16,25 @@ MOST_WEIGHTS = 6_300_000
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A text that counts. tokens: how many it is cut into, at most what the model takes. hash: what decides its
-    counts."""
+    """A text that counts; its record holds what matters of it. tokens: how many it is cut into, at most what the model
+    takes. hash: what decides its counts. own, name: hashes of the whole text, with the scan's seed and without."""
 
     record: Record
     tokens: int
     hash: int
+    own: int
+    name: int
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A text of a batch, cut into its tokens. hash: as of `Counted`."""
+    """A text of a batch, cut into its tokens. hash, own, name: as of `Counted`."""
 
     record: Record
     tokens: tuple[Token, ...]
     hash: int
+    own: int
+    name: int
 
 
 def batches(texts: Sequence[Counted], heads: int) -> Iterator[list[Counted]]:

@@ -133,8 +133,8 @@ class _Sides:
         if fewest < LEAST_TEXTS or np.isnan(drawn).any():
             z, between = None, None
         elif self.paired:
-            times = self._times[0][:, at[0], place]
-            z, between = _of_pairs(drawn[0] - drawn[1], difference, float(clusters(every[0][0].sum(), times)))
+            units = clusters(every[0][0].sum(keepdims=True), self._times[0][:, at[0], place])
+            z, between = _of_pairs(drawn[0] - drawn[1], difference, float(units[0]))
         else:
             times = [self._times[side][:, at[side], place] for side in (0, 1)]
             drawn = [drawn[side] - self._composed(side, at[side], every[side]) / times[side] for side in (0, 1)]

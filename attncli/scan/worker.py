@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from attncli.analysis.labels import LEAST_ROWS
 from attncli.analysis.metrics import OFFSETS
 from attncli.analysis.visible_keys import Floats, Ints
 from attncli.arrays.backend import Array
-from attncli.inputs.token import Token
+from attncli.inputs.token import Token, Tokenizer
 from attncli.models.checkpoint_store import CheckpointStore
 from attncli.models.held_store import HeldStore
 from attncli.models.model import Model
@@ -34,6 +35,10 @@ from attncli.scan.tables import Links, Place, Rows, rows_written
 from attncli.scan.tallies import EFFECT, POSITIONAL, Tallies, TextValues, columns_of
 from attncli.scan.text_hash import text_hash
 
+TYPICAL, LONGEST = 8, 128
+"""Characters of a token: more than most have, and as many as the longest of any vocabulary in use."""
+MARGIN = 16
+"""Tokens at the end of a piece that may be others in the whole text."""
 SKIPPED = ("empty", "long", "undecodable", "duplicate", "not drawn")
 """Why a record may not count; each is counted."""
 UNKNOWN = "unknown"
@@ -134,9 +139,10 @@ class Worker:
             if plan.choice.sample and number > plan.choice.threshold:
                 counts["not drawn"] += 1
                 continue
-            cut = self.model.tokenizer.encode(record.text)
+            piece, cut = what_matters(record.text, self.model.tokenizer, limit)
             tokens = len(cut)
-            if not tokens or (tokens > limit and plan.choice.over != "truncate"):
+            longer = tokens > limit or len(piece) < len(record.text)
+            if not tokens or (longer and plan.choice.over != "truncate"):
                 counts["long" if tokens else "empty"] += 1
                 continue
             unknown = sum(token.unknown for token in truncated(cut, limit))
@@ -148,14 +154,15 @@ class Worker:
                 counts["unknown_tokens"] = counts.get("unknown_tokens", 0) + unknown
             counts["texts"] += 1
             counts["tokens"] += min(tokens, limit)
-            counts["truncated"] += tokens > limit
+            counts["truncated"] += longer
             unit = text_hash(record.cluster, plan.seed) if record.cluster else number
-            yield Counted(record, min(tokens, limit), unit)
+            name = text_hash(record.text) if plan.seed else number
+            yield Counted(dataclasses.replace(record, text=piece), min(tokens, limit), unit, number, name)
 
     def _cut(self, text: Counted) -> Cut:
         """A text that counts with its tokens."""
         tokens = truncated(self.model.tokenizer.encode(text.record.text or ""), self._limit)
-        return Cut(text.record, tuple(tokens), text.hash)
+        return Cut(text.record, tuple(tokens), text.hash, text.own, text.name)
 
     def _batch(
         self, batch: Sequence[Cut], tallies: Tallies, examples: Examples, rows: Rows | None, links: Links | None
@@ -164,15 +171,13 @@ class Worker:
         value, norm, baseline = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
         used = np.zeros(shape[1:], np.int64)
         places = {
-            "hash": np.array(
-                [text_hash(cut.record.text or "", self.plan.seed) & (2**63 - 1) for cut in batch], np.int64
-            ),
+            "hash": np.array([cut.own & (2**63 - 1) for cut in batch], np.int64),
             "file": np.array([cut.record.file for cut in batch], np.int64),
             "line": np.array([cut.record.line for cut in batch], np.int64),
         }
         # each text's and head's strongest link, (query, key)
         strong = np.full((2, len(batch), shape[2]), -1, np.int64)
-        names = [_place(cut.record) for cut in batch] if rows is not None or links is not None else []
+        names = [Place(cut.name, cut.record.file, cut.record.line) for cut in batch]
         if self._effects is not None:
             at = self.columns.index(EFFECT)
             heads = [int(self._starts[place.layer]) + place.head for place in self._effects.places]
@@ -223,9 +228,22 @@ class Worker:
         used[last] = used[at].max(0)
 
 
-def _place(record: Record) -> Place:
-    """How tables name a text."""
-    return Place(text_hash(record.text or ""), record.file, record.line)
+def what_matters(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str, list[Token]]:
+    """The beginning of a text that decides its first `limit` tokens, and its tokens: the whole text, unless that
+    has more, or more characters than so many of the longest tokens.
+
+    A word of millions of characters would take gigabytes, a text of millions of words seconds, before all but the first
+    are thrown away.
+    """
+    size, most = limit * TYPICAL, limit * LONGEST
+    while size < len(text):
+        blank = text.rfind(" ", size - LONGEST, size)
+        piece = text[: size if blank < 0 else blank]
+        tokens = tokenizer.encode(piece)
+        if len(tokens) > limit + MARGIN or size == most:
+            return piece, tokens
+        size = min(4 * size, most)
+    return text, tokenizer.encode(text)
 
 
 def truncated(tokens: Sequence[Token], limit: int) -> list[Token]:

@@ -21,7 +21,7 @@ from attncli.scan.shard_files import load
 from attncli.scan.tallies import METRIC_LABELS, bins_of
 from attncli.scan.text_hash import text_hash
 from attncli.scan.totals import total
-from attncli.scan.worker import Worker
+from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, truncated, what_matters
 
 DISTANCES = {"distance", "signed_distance"}
 SPREADS = {"entropy", "effective_keys"}
@@ -261,3 +261,46 @@ def test_states_are_the_same_bytes(encoder, corpus, tmp_path):
 def test_every_label_of_heads_is_counted_in_a_scan():
     told = {label.name for label in METRIC_LABELS} | {"duplicate-token", "induction"}
     assert told == set(LABELS)
+
+
+class Counting:
+    """A tokenizer that notes how long the texts are that it is given."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.lengths = tokenizer, []
+
+    def encode(self, text: str) -> Any:
+        self.lengths.append(len(text))
+        return self.tokenizer.encode(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["w1 w2 " * 400_000, "x" * 3_000_000, "w1" + " " * 3_000_000 + "w2", "w1 " * 70, "w1 " * 61, "w1 " * 60]
+)
+def test_no_more_of_a_text_is_cut_than_can_matter(text, encoder, tmp_path):
+    tokenizer, limit = Counting(loaded(str(encoder)).tokenizer), 64
+    piece, tokens = what_matters(text, tokenizer, limit)
+    assert text.startswith(piece)
+    assert sum(tokenizer.lengths) <= 2 * limit * LONGEST
+    few = text[: 10 * limit * LONGEST]
+    whole = loaded(str(encoder)).tokenizer.encode(few)
+    assert [token.id for token in truncated(tokenizer.encode(piece), limit)] == [
+        token.id for token in truncated(whole, limit)
+    ]
+    assert len(tokens) == len(whole) or len(tokens) > limit + MARGIN
+    if len(text) < limit * TYPICAL:
+        assert piece == text
+
+
+def test_vast_texts_are_counted_and_not_kept_whole(encoder, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(f"w1 w2 w3\n{'x' * 2_000_000}\n{'w1 w2 ' * 300_000}\n")
+    made, _ = scanned(encoder, corpus, tmp_path / "skip", metrics=("sink",), labels=False)
+    counts = total(made, tmp_path / "skip").counts
+    assert (counts["texts"], counts["long"]) == (1, 2)
+    made, _ = scanned(
+        encoder, corpus, tmp_path / "cut", metrics=("sink",), labels=False, over="truncate", max_tokens=20
+    )
+    totals = total(made, tmp_path / "cut")
+    assert (totals.counts["texts"], totals.counts["truncated"], totals.counts["tokens"]) == (3, 2, 5 + 3 + 20)
+    assert max(map(len, totals.texts.values())) <= 20 * LONGEST
