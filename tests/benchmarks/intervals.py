@@ -77,7 +77,7 @@ def tried(names: list[str], values: Floats, count: int, trials: int) -> dict[str
         grouped = values[order[firsts[:, None] + np.arange(CLUSTER)]].mean(1)  # [cluster, column, head]
         times = drawn.poisson(1, (REPLICATES, count)).astype(float)
         means = np.tensordot(times / times.sum(1, keepdims=True), grouped, 1)
-        units = clusters(np.float64(CLUSTER * count), CLUSTER * times.sum(1))
+        units = clusters(np.array(float(CLUSTER * count)), CLUSTER * times.sum(1))
         spread = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
         add("attn, clusters", ours(names, grouped.mean(0), spread, 0 * spread, np.full(spread.shape, float(units))))
     return found
