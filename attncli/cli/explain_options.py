@@ -64,6 +64,7 @@ def strongest_head(
     from msgspec import structs
 
     from attncli.analysis.run import Wanted, run_document
+    from attncli.render.unknown_words import marked_text
 
     if model.identity.source != "checkpoint" or not (asked.layer is None or asked.head is None):
         return one_head(model, asked)
@@ -80,7 +81,7 @@ def strongest_head(
         document = run_document(model, text, tokens, structs.replace(wanted, all_links=every))
         if document.links:
             link = document.links[0]
-            words = (tokens[query].text, tokens[link.key].text if link.key < len(tokens) else "bias_k")
+            words = (marked_text(tokens[query]), marked_text(tokens[link.key]) if link.key < len(tokens) else "bias_k")
             environment.note(
                 f"layer {link.layer} head {link.head} has the strongest link of {words[0]!r}: {words[1]!r}, "
                 f"{link.weight:.2f}; --layer and --head choose another"

@@ -147,7 +147,8 @@ def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
 
 
 def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
-    from attncli.render.screens.conclusion import cost_answer, mask_answer
+    from attncli.render.screens.conclusion import mask_answer
+    from attncli.render.screens.cost import cost_answer
 
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
     document = {"n": 2, "gallery": False, "masks": [part], "combined": None}

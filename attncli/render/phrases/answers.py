@@ -189,7 +189,7 @@ CHINESE = {
     "answer.cost.one": "对一个词元，全注意力在每个头中要比较 {1} 对。",
     "answer.cost.rnn": "循环网络要走 {0} 步，一步接一步；注意力只要 {1} 步。",
     "answer.cost.rnn.one": "循环网络要走 {0} 步，注意力 {1} 步。",
-    "answer.cost.least": "{0} 的乘加次数只有它的 {1}。",
+    "answer.cost.least": "乘加次数最少的一种：{0}，只有全注意力的 {1}。",
     "answer.find": "{0} 在第 {2} 层第 {3} 头中给 {1} 的权重最多：占其全部权重的 {4}。",
     "answer.find.one": "{0} 把权重的 {2} 给了 {1}。",
     "answer.find.first": "{1} 个头中有 {0} 个，{3} 最关注的是 {2}。",

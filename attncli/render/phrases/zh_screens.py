@@ -69,7 +69,7 @@ SCREENS: dict[str, str] = {
     "{0} other head not shown in full; --layer L --head H chooses, --full shows all": "另有 {0} 个头未完整显示；--layer L --head H 选择，--full 显示全部",
     "{0} other heads not shown in full; --layer L --head H chooses, --full shows all": "另有 {0} 个头未完整显示；--layer L --head H 选择，--full 显示全部",
     "{0} more not shown; --head H chooses, --full shows all": "另有 {0} 个未显示；--head H 选择，--full 显示全部",
-    "{0} not drawn; --full draws all": "{0} 未绘出；--full 绘出全部",
+    "{0} not drawn; --full draws all": "{0}未绘出；--full 绘出全部",
     "the first {0} of {1} queries shown; --full shows all": "显示 {1} 个查询中的前 {0} 个；--full 显示全部",
     "{0} more (--json)": "另有 {0} 项（--json）", "{0} more (--plain, --json)": "另有 {0} 项（--plain、--json）",
     "(none)": "（无）", "(empty)": "（空）", "(one head)": "（只有一个头）", "(sees nothing)": "（什么也看不到）",

@@ -22,7 +22,6 @@ from attncli.render.token_names import quoted, quoted_ends
 from attncli.render.view import View
 
 if TYPE_CHECKING:
-    from attncli.analysis.documents.cost import CostDocument
     from attncli.analysis.documents.cross import CrossDocument
     from attncli.analysis.documents.generate import GenerateDocument
     from attncli.analysis.documents.mask import MaskDocument
@@ -91,22 +90,6 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
         told += [say(view, "answer.mask.alone", safe(same.spec, ascii=view.ascii))] if same else []
     empty = (both or document.masks[0]).empty_rows
     told += [say(view, "answer.mask.empty", len(empty))] if empty else []
-    return sentences(told, view)
-
-
-def cost_answer(document: CostDocument, view: View) -> Lines:
-    """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
-    and the steps of a recurrent network, which come one after the other."""
-    full, *others = document.variants
-    told = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
-    sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
-    if sparse:
-        least = min(sparse, key=lambda variant: variant.multiply_adds)
-        share = percent(least.multiply_adds / full.multiply_adds, 1)
-        told.append(say(view, "answer.cost.least", safe(str(least.spec or least.name), ascii=view.ascii), share))
-    recurrent = next((variant for variant in others if variant.name == "rnn"), None)
-    if recurrent is not None:
-        told.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
     return sentences(told, view)
 
 

@@ -11,14 +11,13 @@ from attncli.analysis.documents.cost import CostDocument, LayerCost, Timing, Tot
 from attncli.analysis.documents.declaration import members
 from attncli.render.bars import bar
 from attncli.render.glyphs import spell
-from attncli.render.headings import heading, own, remark
+from attncli.render.headings import heading, own, remark, sentences
 from attncli.render.lines import Lines, clipped, spaced, stack
-from attncli.render.numbers import size_words
+from attncli.render.numbers import percent, size_words
 from attncli.render.phrases import say, say_each
 from attncli.render.plot import Series, curves
 from attncli.render.safe import safe
 from attncli.render.screen_parts import PARTS_OF
-from attncli.render.screens.conclusion import cost_answer
 from attncli.render.screens.header import counted, warning
 from attncli.render.tables import table
 from attncli.render.view import View
@@ -110,6 +109,22 @@ def _variants(document: CostDocument, view: View) -> Lines:
         note=say(view, "cost.variants.note"),
     )
     return stack((body, remark(say(view, "cost.path"), view)))
+
+
+def cost_answer(document: CostDocument, view: View) -> Lines:
+    """The answer of an `attn.cost/1` document: the n² pairs of full attention, what the cheapest variant takes of it,
+    and the steps of a recurrent network, which come one after the other."""
+    full, *others = document.variants
+    told = [say(view, "answer.cost", f"{document.n:,}", f"{full.pairs:,}")]
+    sparse = [variant for variant in others if variant.pairs and variant.multiply_adds < full.multiply_adds]
+    if sparse:
+        least = min(sparse, key=lambda variant: variant.multiply_adds)
+        share = percent(least.multiply_adds / full.multiply_adds, 1)
+        told.append(say(view, "answer.cost.least", safe(_name(least, view), ascii=view.ascii), share))
+    recurrent = next((variant for variant in others if variant.name == "rnn"), None)
+    if recurrent is not None:
+        told.append(say(view, "answer.cost.rnn", f"{recurrent.steps:,}", f"{full.steps:,}"))
+    return sentences(told, view)
 
 
 def _name(variant: Variant, view: View) -> str:
