@@ -50,7 +50,10 @@ export async function showDifference() {
     drawn(prepared(canvas, frame, which ? [] : words, which ? [] : words, width), frame, image, 0, 0, count, count);
     return make("figure", make("figcaption", names[which]), canvas);
   });
-  const cells = largest(moved.map((value) => abs(value) || 0), 12).filter((cell) => abs(moved[cell]) > 1e-6);
+  // special words take what no word gets: they are drawn, and not among the links that say something
+  const quiet = words.map(([, , special]) => special);
+  const sizes = moved.map((value, cell) => (quiet[floor(cell / count)] || quiet[cell % count] ? 0 : abs(value) || 0));
+  const cells = largest(sizes, 12).filter((cell) => sizes[cell] > 1e-6);
   fill("view",
     make("div.sides", figures[0], make("div", figures[1], figures[2])),
     legend(signed(-high, 2), `+${high.toFixed(2)}`, true),

@@ -164,6 +164,9 @@ def test_the_difference_is_signed(window: Opened) -> None:
     numbers = window.until("() => [...document.querySelectorAll('#view .found .number')].map((one) => one.textContent)")
     assert any(one.startswith("+") for one in numbers)
     assert any(one.startswith("−") for one in numbers)
+    links = window.value("() => [...document.querySelectorAll('#view .found .where')].map((one) => one.textContent)")
+    assert len(links) == 12
+    assert not any("[CLS]" in link or "[SEP]" in link for link in links), links
 
 
 def test_rollout_sums_to_one(window: Opened) -> None:

@@ -1,0 +1,87 @@
+"""Options that name a token: each says which token it takes, or refuses, whatever it is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from asking import ask
+from commands import commands
+from small_gpt2 import small_gpt2
+
+SAID = "the cat sat on the mat"
+SECOND = "the dog sat on the mat"
+MINILM = ("--model", "minilm", "--head", "L0H0")
+SMALL = ("--model", "{tmp}/gpt2", "--head", "L0H0")
+IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
+    ("run", "--query"): ("run", SAID),
+    ("explain", "--query"): ("explain", SAID),
+    ("explain position", "--query"): ("explain", "position", SAID),
+    ("explain mask", "--query"): ("explain", "mask", SAID),
+    ("explain multihead", "--query"): ("explain", "multihead", SAID),
+    ("explain residual", "--query"): ("explain", "residual", SAID),
+    ("find", "--from"): ("find", SAID, "--to", "cat"),
+    ("find", "--to"): ("find", SAID, "--from", "cat"),
+    ("ablate", "--from"): ("ablate", SAID, "--num-heads", "2", "--to", "cat"),
+    ("ablate", "--to"): ("ablate", SAID, "--num-heads", "2", "--from", "cat"),
+    ("ablate", "--query"): ("ablate", SAID, "--num-heads", "2"),
+    ("logits", "--query"): ("logits", SAID, "--model", "{tmp}/gpt2"),
+    ("patch", "--query"): ("patch", SAID, SECOND, *MINILM),
+    ("patch", "--at"): ("patch", SAID, SECOND, *MINILM),
+    ("compare", "--query"): ("compare", SAID, SECOND, "--model", "minilm"),
+}
+"""For every option that names a token of the text, a question that takes it."""
+IN_VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {
+    ("ablate", "--target"): ("ablate", SAID, *SMALL, "--measure", "logprob"),
+    ("logits", "--target"): ("logits", SAID, "--model", "{tmp}/gpt2"),
+    ("logits", "--versus"): ("logits", SAID, "--model", "{tmp}/gpt2", "--target", "id:3"),
+    ("patch", "--target"): ("patch", SAID, "the mat sat on the cat", *SMALL),
+    ("patch", "--versus"): ("patch", SAID, "the mat sat on the cat", *SMALL, "--target", "id:3"),
+}
+"""The same for entries of the vocabulary."""
+FULL_SCREEN = {("explore", "--query")}
+"""Those that need a terminal: the screen shows the word that it takes; tests/explore has them."""
+QUESTIONS = {**IN_TEXT, **IN_VOCABULARY}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small decoder."""
+    place = tmp_path_factory.mktemp("tokens")
+    small_gpt2(place / "gpt2")
+    return place
+
+
+def test_every_option_that_names_a_token_is_here() -> None:
+    declared = {
+        (name, option.opts[0])
+        for name, command in commands()
+        for option in command.params
+        if option.metavar is not None and "TOK" in option.metavar and option.opts[0].startswith("--")
+    }
+    assert declared == {*QUESTIONS, *FULL_SCREEN}
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=" ".join)
+def test_a_token_is_told_or_refused(asked: tuple[str, str], folder: Path) -> None:
+    _, option = asked
+    line = tuple(part.replace("{tmp}", str(folder)) for part in QUESTIONS[asked])
+    codes = {}
+    for value in ("", "nope", "#-1", "#99", "the", "the:9", "id:99999"):
+        answer = ask(*line, option, value, "--json")
+        codes[value] = answer.code
+        if answer.code == 0:
+            counted = f"'{value}' is token " in answer.err
+            first = f"'{value}' occurs " in answer.err and "using the first, token " in answer.err
+            document = answer.json
+            entry = value in [part and part["text"] for part in (document.get("target"), document.get("versus"))]
+            texts = [token["text"] for token in document.get("tokens", ())]
+            known = texts.count(value) == 1
+            assert counted or first or entry or known, (value, answer.err)
+        else:
+            assert answer.out == ""
+            assert (option if value == "" else value.removeprefix("id:")[:2]) in answer.err, (value, answer.err)
+    accepted = {value for value, code in codes.items() if code == 0}
+    assert accepted == ({"#-1", "the"} if asked in IN_TEXT else {"the"})
+    assert codes.pop("") == 2
+    assert all(codes[value] == 3 for value in codes.keys() - accepted), codes
