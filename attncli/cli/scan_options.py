@@ -110,7 +110,7 @@ def engine_of(asked: RunningOptions, environment: Environment) -> Engine:
     if name == "ray":
         from attncli.scan.engines.ray_cluster import RayCluster
 
-        return RayCluster(address or "auto", asked.workers)
+        return RayCluster(address or "auto", asked.workers, environment.note)
     if asked.engine != "here":
         raise UsageError(f"there is no engine {asked.engine!r}", expected="here, ray, ray:ADDRESS or ray:local")
     import sys

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from processes import start
@@ -168,3 +170,29 @@ def test_an_address_where_nobody_listens_is_told_at_once(encoder, corpus, tmp_pa
     made = planned(encoder, corpus, tmp_path / "out")
     with pytest.raises(AttnError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
         list(RayCluster("127.0.0.1:1", 0).run(Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]))
+
+
+def test_a_cluster_of_fewer_processors_says_so(encoder, corpus, tmp_path, monkeypatch):
+    class BegunError(Exception):
+        pass
+
+    monkeypatch.setitem(
+        sys.modules,
+        "ray",
+        SimpleNamespace(
+            init=lambda **_: None,
+            shutdown=lambda: None,
+            cluster_resources=lambda: {"CPU": 3.0},
+            remote=Mock(side_effect=BegunError),
+        ),
+    )
+    made = planned(encoder, corpus, tmp_path / "out")
+    notes: list[str] = []
+    for workers in (0, 2, 1024):
+        with pytest.raises(BegunError):
+            list(
+                RayCluster("auto", workers, notes.append).run(
+                    Job(made, tmp_path / "out", str(encoder), "1-of-1", None), [0]
+                )
+            )
+    assert notes == ["1,024 workers are more than the cluster has processors to spare: 2 at most"]

@@ -96,5 +96,6 @@ SCAN: dict[str, str] = {
     "room on the disk": "磁盘上有空间",
     "the plan of this scan would have {0} bytes": "这次扫描的计划会有 {0} 字节",
     "at most {0} bytes: fewer, larger files": "至多 {0} 字节：用更少、更大的文件",
+    "{0} workers are more than the cluster has processors to spare: {1} at most": "{0} 个工作进程多于集群空余的处理器：至多 {1} 个",
     "{0} workers are no faster than {1}, one for each processor: {2} are started": "{0} 个工作进程不比 {1} 个快（每个处理器一个）：启动 {2} 个",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,11 @@ class Actor:
 
 class RayCluster:
     """address: of a running cluster, "auto" for the one that this machine belongs to, "local" to start one here.
-    workers: how many actors; 0 for one per free processor but one."""
+    workers: how many actors, at most one per processor but one; 0 for as many. note: is told where they are fewer than
+    was asked for; None for nobody."""
 
-    def __init__(self, address: str, workers: int) -> None:
-        self.address, self.workers = address, workers
+    def __init__(self, address: str, workers: int, note: Callable[[str], None] | None = None) -> None:
+        self.address, self.workers, self.note = address, workers, note
 
     def run(self, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
         """Compute the shards on the cluster. Raises UnsupportedError without ray, AttnError where no cluster
@@ -82,8 +83,10 @@ class RayCluster:
             sweep(job.folder, job.part)
 
     def _run(self, ray: Any, job: Job, shards: Sequence[int]) -> Iterator[Ended]:
-        free = int(ray.cluster_resources().get("CPU", 1)) - 1
-        count = max(min(self.workers or free, len(shards), max(free, 1)), 1)
+        free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
+        if self.workers > free and self.note is not None:
+            self.note(f"{self.workers:,} workers are more than the cluster has processors to spare: {free:,} at most")
+        count = max(min(self.workers or free, len(shards), free), 1)
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
