@@ -30,7 +30,7 @@ from attncli.analysis.documents.compare import (
 from attncli.analysis.documents.declaration import members
 from attncli.analysis.documents.run import RunDocument, RunHead
 from attncli.analysis.exclusion import exclusion
-from attncli.analysis.links import LEFT_OUT
+from attncli.analysis.links import kinds_left_out
 from attncli.analysis.similarity import row_divergences
 from attncli.analysis.visible_keys import Bools, Floats, Ints
 from attncli.errors import InputError
@@ -56,7 +56,7 @@ def compare_document(
         names: What the sides are called.
         top: How many of the weights that moved most are listed.
         query: Positions in A whose rows alone are measured; None for all that both texts have.
-        all_links: Whether weights count among those that moved that say little of a trained model: `LEFT_OUT`.
+        all_links: Whether weights count among those that moved that say little of a trained model: `kinds_left_out`.
 
     Returns:
         The differences B − A, heads paired in the order in which the documents hold them.
@@ -79,7 +79,8 @@ def compare_document(
             "the two texts have no token in common, so nothing can be compared", expected="texts that share words"
         )
     rows = _rows(a, pairs, query)
-    leave_out = LEFT_OUT if "checkpoint" in (a.model.source, b.model.source) and not all_links else ()
+    learned = "checkpoint" in (a.model.source, b.model.source)
+    leave_out = () if all_links else kinds_left_out(tokens_of([*a.tokens, *b.tokens]), learned=learned)
     counted = _counted(a, b, pairs, leave_out)[rows]
     heads = [compare_heads(left, right, pairs, rows, counted) for left, right in zip(heads_a, heads_b, strict=True)]
     return CompareDocument(

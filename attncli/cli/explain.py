@@ -14,7 +14,7 @@ from attncli.cli import declarations as the
 from attncli.cli import delivery as answer
 from attncli.cli import request
 from attncli.cli.explain_delivery import check_steps, give
-from attncli.cli.explain_options import ExplainOutput, TextOutput, strongest_head
+from attncli.cli.explain_options import ExplainOutput, TextOutput, default_query, strongest_head
 from attncli.cli.explain_topics import TOPICS, softmax
 from attncli.cli.lazy_commands import LazyCommands
 from attncli.cli.options import AttentionOptions, ComputeOptions, GroupedCommand, ModelOptions, TextOptions, flat
@@ -91,7 +91,7 @@ def _document(
     if meant is not None:
         environment.note(f"{found.text!r} is explained as a text; the topic is attn explain {meant}")
     tokens = request.tokens_of(loaded, found)
-    at = len(tokens) - 1 if query is None else request.query_index(environment, tokens, query)
+    at = default_query(tokens) if query is None else request.query_index(environment, tokens, query)
     layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
     shapes = derivation_shapes(loaded, len(tokens), layer)
     answer.refuse_over(estimate_bytes(shapes, "float64"), output, "a shorter text: every matrix is written out")

@@ -11,7 +11,7 @@ import typer
 from attncli.cli import declarations as the
 from attncli.cli import request
 from attncli.cli.explain_delivery import give_topic
-from attncli.cli.explain_options import TopicOutput, one_head, strongest_head
+from attncli.cli.explain_options import TopicOutput, default_query, one_head, strongest_head
 from attncli.cli.options import AttentionOptions, ComputeOptions, ModelOptions, TextOptions, meaning, meant, without
 from attncli.cli.output import Environment
 
@@ -171,7 +171,7 @@ def _place(
     if query is not None:
         at = request.query_index(environment, tokens, query)
     else:
-        at = len(tokens) // 2 if shown == "middle" else len(tokens) - 1
+        at = len(tokens) // 2 if shown == "middle" else default_query(tokens)
     if strongest:
         layer, head = strongest_head(environment, loaded, model, compute, found.text, tokens, at)
     else:

@@ -50,6 +50,13 @@ def one_head(model: Model, asked: ModelOptions) -> tuple[int, int]:
     return layer, one(request.numbers(asked.head, "head", model.spec.blocks[layer].attention.heads), "head")
 
 
+def default_query(tokens: Sequence[Token]) -> int:
+    """The place of the last word that the model knows, or of the last word, or token, where it knows none."""
+    words = [at for at, token in enumerate(tokens) if not token.special]
+    known = [at for at in words if not tokens[at].unknown]
+    return (known or words or [len(tokens) - 1])[-1]
+
+
 def strongest_head(
     environment: Environment,
     model: Model,

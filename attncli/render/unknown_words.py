@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from attncli.render.headings import sentences
 from attncli.render.lines import Lines
 from attncli.render.phrases import say
+from attncli.render.safe import cut, label
 from attncli.render.view import View
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MARK = "?"
 """Stands behind every word that the model does not know."""
+TEXT_CELLS = 24
+"""The cells of a text that a sentence names it by."""
 TEXT_OF = {"tokens": "text", "queries": "query_text", "keys": "key_text", "corrupt_tokens": "corrupt"}
 """The members that hold a text's tokens, and those that hold the text."""
 PartOrDocument = TypeVar("PartOrDocument", bound=Struct)
@@ -77,12 +80,24 @@ def _marked_entry(entry: Any) -> Any:
 
 
 def unknown_told(document: Any, view: View) -> Lines:
-    """What is to be said of a document's unknown words, a line for each text that has some."""
+    """What is to be said of a document's unknown words: once, or of each text, by its beginning, where texts differ in
+    it."""
     from attncli.analysis.document import tokens_of
     from attncli.analysis.words import unknown_words
 
-    counts = [unknown_words(text, tokens_of(tokens)) for text, tokens in _texts(document)]
-    return sentences(dict.fromkeys(say(view, "answer.unknown", *count) for count in counts if count[0]), view)
+    told: dict[str, str] = {}
+    for text, tokens in _texts(document):
+        count = unknown_words(text, tokens_of(tokens))
+        if count[0]:
+            told.setdefault(say(view, "answer.unknown", *count), text)
+    if len(told) < 2:
+        return sentences(told, view)
+    return sentences((_of_text(text, said, view) for said, text in told.items()), view)
+
+
+def _of_text(text: str, said: str, view: View) -> str:
+    begins = say(view, "quoted", cut(label(text, ascii=view.ascii), TEXT_CELLS, ascii=view.ascii))
+    return say(view, "answer.unknown.text", begins, said) if text else said
 
 
 def _texts(document: Any) -> Iterator[tuple[str, Sequence[TokenRow]]]:

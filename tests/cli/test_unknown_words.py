@@ -236,3 +236,26 @@ def test_saved_runs_keep_them(folder: Path) -> None:
     (folder / "older.json").write_text(json.dumps(older), "utf-8")
     assert ask("view", str(folder / "older.json")).code == 0
     assert np.all([token["id"] == 100 for token in older["tokens"] if token["text"] == "吃"])
+
+
+def test_an_explanation_without_a_query_is_of_a_word_that_the_model_knows() -> None:
+    assert ask("explain", TEXT, *MODEL, "--json").json["query"] == 8  # 香, not [SEP] or the unknown word before it
+    assert ask("explain", "multihead", "the cat 蕉", *MODEL, "--json").json["query"] == 2
+    assert ask("explain", "我爱你"[1:], *MODEL, "--json").json["query"] == 2  # the last word, where none is known
+
+
+def test_a_comparison_leaves_links_of_unknown_words_out() -> None:
+    line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL)
+    document = ask(*line, "--json").json
+    assert "unknown" in document["links_leave_out"]
+    assert all({one["query"], one["key"]} <= {5, 8} for one in document["moved"])
+    assert any(one["query"] not in {5, 8} for one in ask(*line, "--all-links", "--json").json["moved"])
+    asked = ask(*line, "--query", "苹", "--brief", width=200).out
+    assert "No link that counts differs: words that the model does not know" in asked
+
+
+def test_texts_with_different_counts_are_named() -> None:
+    line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL, "--brief")
+    assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out
+    assert 'In "她吃苹果，他喝香水": 6 of 9 words are unknown' in ask(*line, width=200).out
+    assert f"“{TEXT}”：9 个词中有 7 个" in ask(*line, "--lang", "zh", width=200).out

@@ -298,6 +298,10 @@ def test_a_padded_batch_is_answered_with_what_padding_gets() -> None:
     told = ask("explain", "mask", "the cat", "a dog sat on", "--mask", "none", "--brief", width=200).out
     assert "Of the 2 texts padded to 4 tokens no weight falls on padding" in told
     assert "padded" not in ask("explain", "mask", "the cat", "--brief", width=200).out
+    even = ask("explain", "mask", "cats", "dogs", "--mask", "none", width=200).out
+    assert "2 texts of one length: nothing is padded" in even
+    assert "The 2 texts have as many tokens, so nothing is padded" in even
+    assert not any(said in even for said in ("padded to", "is padding", "rests on padding", "Padded"))
 
 
 @pytest.mark.parametrize("more", [(), ("--top", "1")])
@@ -305,7 +309,7 @@ def test_a_query_that_sees_one_key_alone_is_not_the_strongest_link(more: tuple[s
     asked = (SAID, "--mask", "causal", "--num-heads", "2")
     heads = ask("run", *asked, "--json").json["layers"][0]["heads"]
     strongest = max(max(row) for head in heads for row in head["weights"][1:])
-    told = ask("run", *asked, *more, "--brief", width=200).out
+    told = ask("run", *asked, *(more or ("--brief",)), width=200).out
     assert f"with {strongest:.0%}" in told
     assert 'The strongest link: "the" looks at "the"' not in told
     assert "with 100%" in ask("run", "the", "--brief").out

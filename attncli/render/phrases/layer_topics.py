@@ -65,9 +65,11 @@ ENGLISH = {
     "mask.topic.batch.note": "· is padding: hidden as a key, in every row",
     "mask.topic.batch.weights": "weights of each text's last token",
     "mask.topic.batch.weights.note": "nothing rests on padding",
+    "mask.topic.even": "{0} texts of one length: nothing is padded",
+    "mask.topic.even.answer": "The {0} texts have as many tokens, so nothing is padded: each keeps the weights that it has alone.",
     "mask.topic.padded.exact": "Of the {0} texts padded to {1} tokens no weight falls on padding: each keeps exactly the weights that it has alone.",
     "mask.topic.padded": "Of the {0} texts padded to {1} tokens no weight falls on padding: each keeps the weights that it has alone (within {2}).",
-    "mask.topic.batch.agree": "Padded together or each alone, the weights differ by at most {0}.",
+    "mask.topic.batch.agree": "Together or each alone, the weights differ by at most {0}.",
     # multihead
     "multihead.title": "several heads",
     "multihead.lead": (
@@ -186,9 +188,11 @@ CHINESE = {
     "mask.topic.batch.note": "· 是填充：作为键，在每一行中都被遮住",
     "mask.topic.batch.weights": "每段文本最后一个词元的权重",
     "mask.topic.batch.weights.note": "没有权重落在填充上",
+    "mask.topic.even": "{0} 段长度相同的文本：无需填充",
+    "mask.topic.even.answer": "{0} 段文本的词元数相同，无需填充：每段文本的权重与单独运行时相同。",
     "mask.topic.padded.exact": "{0} 段文本填充到 {1} 个词元，没有权重落在填充上：每段文本的权重与单独运行时完全相同。",
     "mask.topic.padded": "{0} 段文本填充到 {1} 个词元，没有权重落在填充上：每段文本的权重与单独运行时相同（相差不超过 {2}）。",
-    "mask.topic.batch.agree": "一起填充运行与各自单独运行，权重至多相差 {0}。",
+    "mask.topic.batch.agree": "一起运行与各自单独运行，权重至多相差 {0}。",
     "multihead.title": "多个注意力头",
     "multihead.lead": (
         "每个头有自己的 W_Q、W_K 和 W_V，因此可以关注不同的地方。各头的输出并排拼接，再由 W_O 混合成一个向量。"

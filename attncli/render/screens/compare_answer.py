@@ -37,7 +37,8 @@ def compare_answer(document: CompareDocument, view: View) -> Lines:
             [say(view, f"answer.compare.same.{name}".rstrip(".")), *_output_and_cost(document, view)], view
         )
     if link is None or abs(link.difference) <= SAME:
-        return sentences([say(view, "answer.compare.none"), *_output_and_cost(document, view)], view)
+        none = "answer.compare.none.unknown" if "unknown" in (document.links_leave_out or ()) else "answer.compare.none"
+        return sentences([say(view, none), *_output_and_cost(document, view)], view)
     head = next(head for head in document.heads if (head.a.layer, head.a.head) == (link.layer, link.head))
     ends = quoted_ends(document.a.tokens, document.a.tokens, link, view)
     values = [f"{value:.{view.precision}f}" for value in (link.a, link.b)]

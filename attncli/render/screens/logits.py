@@ -108,12 +108,14 @@ def _name(part: LogitPart, view: View) -> str:
 def told(document: LogitsDocument, view: View) -> list[str]:
     """The sentences: the head that adds most, the one that takes away most, and the sum."""
     heads = sorted((part for part in document.parts if part.part == "head"), key=lambda part: -part.value)
+    target = quoted_word(document.target.text, view)
     found = []
     if heads and heads[0].value > 0:
-        values = (quoted_word(document.target.text, view), f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
+        values = (target, f"{heads[0].value:+.2f}", f"{document.logit:.2f}")
         found.append(say(view, "logits.answer", named(heads[0], view), *values))
     if heads and heads[-1].value < 0:
-        found.append(say(view, "logits.answer.against", named(heads[-1], view), f"{heads[-1].value:+.2f}"))
+        name, whom = ("logits.answer.against", ()) if found else ("logits.answer.against.alone", (target,))
+        found.append(say(view, name, named(heads[-1], view), f"{heads[-1].value:+.2f}", *whom))
     sums = [
         sum(part.value for part in document.parts if part.part in kinds)
         for kinds in (("head",), ("mlp",), ("embedding", "bias"))

@@ -149,14 +149,22 @@ def _padded(document: MaskTopic, view: View) -> str:
     apart = max(one.agreement for one in document.batch)
     if landed > 0 or apart > CLOSE:
         return ""
+    if _even(document.batch):
+        return say(view, "mask.topic.even.answer", len(document.batch))
     if apart == 0:
         return say(view, "mask.topic.padded.exact", len(document.batch), longest)
     return say(view, "mask.topic.padded", len(document.batch), longest, f"{apart:.1e}")
 
 
+def _even(batch: Sequence[PaddedText]) -> bool:
+    """Whether all texts have as many tokens: nothing is padded then."""
+    return len({len(one.tokens) for one in batch}) == 1
+
+
 def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
     """The texts below each other, padded to the longest; the last token's row of each, nothing on padding."""
     longest = max(len(one.tokens) for one in batch)
+    even = _even(batch)
     pad = spell("·", ascii=view.ascii)
     room = max((view.width - 4) // (CELL + 2), 1)
     shown = longest if view.full else min(longest, room)
@@ -171,8 +179,8 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         ["", *map(str, range(shown))],
         rows,
         view,
-        title=say(view, "mask.topic.batch", len(batch), longest),
-        note=say(view, "mask.topic.batch.note"),
+        title=say(view, "mask.topic.even", len(batch)) if even else say(view, "mask.topic.batch", len(batch), longest),
+        note="" if even else say(view, "mask.topic.batch.note"),
     )
     weights = [
         [float(weight) if place < len(one.tokens) else None for place, weight in enumerate(one.weights)]
@@ -185,7 +193,7 @@ def _batch(batch: Sequence[PaddedText], view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title=say(view, "mask.topic.batch.weights"),
-        note=say(view, "mask.topic.batch.weights.note"),
+        note="" if even else say(view, "mask.topic.batch.weights.note"),
     )
     apart = max(one.agreement for one in batch)
     return stack(
