@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from asking import ask
+from scanning import inside
+from small_gpt2 import small_gpt2
 
 
 def test_masks_together_are_told_beside_each() -> None:
@@ -86,6 +89,22 @@ ASKED = {
     "tokens": ("tokens", "unbelievable cats", "--tokenizer", "sample_inputs/tokenizer.json"),
     "weights": ("weights", "show", "sample_inputs/mha.safetensors"),
     "model": ("models", "show", "minilm"),
+    "models": ("models", "list"),
+    "generate": ("run", SAID, "--model", "{tmp}/gpt2", "--generate", "3"),
+    "logits": ("logits", SAID, "--model", "{tmp}/gpt2"),
+    "scan": ("scan", "show", "{tmp}/scan"),
+    "view": ("view", "{tmp}/run.json"),
+    "explain": ("explain", SAID),
+    "explain model": ("explain", SAID, "--model", "minilm", "--query", "sat"),
+    "explain softmax": ("explain", "softmax", "1", "2", "3"),
+    "explain matrix-softmax": ("explain", "matrix-softmax", SAID),
+    "explain scaling": ("explain", "scaling", "--samples", "60"),
+    "explain order": ("explain", "order", SAID),
+    "explain position": ("explain", "position", SAID),
+    "explain mask": ("explain", "mask", SAID),
+    "explain multihead": ("explain", "multihead", SAID),
+    "explain residual": ("explain", "residual", SAID),
+    "explain metric": ("explain", "metric", "entropy"),
 }
 """A question to every command that ends with an answer."""
 EXACT = {"1e-06"}
@@ -124,7 +143,7 @@ def derived(document: Any) -> Iterator[float]:
         rests = [
             np.argmax(got)
             for head in heads
-            if "weights" in head
+            if "weights" in head and "topic" not in document
             for got in [mean_of(head["weights"])]
             if got.max() > 0.5
         ]
@@ -139,6 +158,46 @@ def derived(document: Any) -> Iterator[float]:
         yield from (larger / smaller for larger, smaller in pairwise(sizes) if smaller)
     if "queries" not in document and "layers" in document and document["schema"] == "attn.run/1":
         yield from (1 / len(document["tokens"]), float(document["model"].get("seed") or 0))
+
+    yield from explained(document)
+    match document["schema"]:
+        case "attn.generate/1":
+            yield np.mean([head for step in document["steps"] for head in np.ravel(step["context"])])
+        case "attn.logits/1":
+            kinds = {part["part"] for part in document["parts"]}
+            sums = {kind: sum(part["value"] for part in document["parts"] if part["part"] == kind) for kind in kinds}
+            rest = sum(value for kind, value in sums.items() if kind not in ("head", "mlp"))
+            yield from (*sums.values(), rest)
+        case "attn.models/1":
+            yield sum(bool(alias["here"]) for alias in document["aliases"])
+        case "attn.scan/1":
+            yield sum(bool(head.get("labels")) for head in document["heads"])
+            yield 30  # the fewest texts that have intervals
+        case _:
+            return
+
+
+def explained(document: Any) -> Iterator[float]:
+    """What the answers of `attn explain` compute: the rows of their query, extremes, distances to them."""
+    at = document.get("query")
+    match document.get("topic"):
+        case "attention":
+            yield from document["matrices"]["weights"][at]
+        case "softmax":
+            least, most = sorted(document["weights"])[-2:]
+            yield most / least
+        case "position":
+            rows = [way["weights"][at] for way in document["ways"]]
+            yield from (np.abs(np.subtract(row, rows[0])).max() for row in rows)
+        case "mask":
+            yield 1 - document["hidden"]
+        case "multihead":
+            yield from (weight for head in document["heads"] for weight in head["weights"])
+            yield np.mean(document["entropies"])
+            tops = [np.argmax(head["weights"]) for head in document["heads"]]
+            yield sum(top != np.argmax(document["average"]) for top in tops)
+        case _:
+            return
 
 
 def mean_of(weights: Any) -> Any:
@@ -165,18 +224,112 @@ def unfounded(sentences: str, numbers: Sequence[float]) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small decoder, a scan of it and a saved run."""
+    place = tmp_path_factory.mktemp("answers")
+    model = small_gpt2(place / "gpt2")
+    (place / "texts").write_text("".join(f"the cat sat on mat {number}\n" for number in range(12)))
+    with inside():
+        assert ask("scan", str(model), str(place / "texts"), "-o", str(place / "scan"), "--quiet").code == 0
+    saved = ("run", SAID, "--num-heads", "2", "--json", "--output", str(place / "run.json"))
+    assert ask(*saved).code == 0
+    return place
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", ASKED)
-def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str) -> None:
-    document = ask(*ASKED[name], "--json").json
-    said = ask(*ASKED[name], "--brief", "--lang", lang, width=400)
+def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, folder: Path) -> None:
+    asked = [part.replace("{tmp}", str(folder)) for part in ASKED[name]]
+    document = ask(*asked, "--json").json
+    said = ask(*asked, "--brief", "--lang", lang, width=400)
     assert said.code == 0, said.err
     numbers = [*numbers_of(document), *derived(document)]
-    assert NUMBER.findall(said.out), "an answer without numbers claims nothing"
-    assert unfounded(said.out, numbers) == [], said.out
+    sentences = said.out.replace(str(folder), "")
+    assert NUMBER.findall(sentences), "an answer without numbers claims nothing"
+    assert unfounded(sentences, numbers) == [], said.out
+    assert misplaced(sentences, document) == [], said.out
 
 
 def test_a_number_that_is_nowhere_is_noticed() -> None:
     assert unfounded("89% of its weight, 0.64 in layer 3", [0.6443, 3]) == ["89%"]
     assert unfounded("占其权重的 89%，权重 0.65，1,000 对", [0.894, 0.6449, 1000]) == ["0.65"]
     assert unfounded("window:2 of #7 is 36", [36]) == []
+
+
+PLACE = re.compile(r"(?:layer|batch) (\d+) head (\d+)|(?:第 (\d+) 层|批 (\d+) )第 (\d+) 头", re.IGNORECASE)
+WORD = re.compile(r'"([^"]+)"|“([^”]+)”')
+
+
+class Fact(NamedTuple):
+    """A number of one head, and the words that it is about."""
+
+    place: tuple[int, int]
+    words: frozenset[str]
+    number: float
+
+
+def facts(document: Any) -> Iterator[Fact]:
+    """What a document holds of each head: every number of its records, and the weight of every link."""
+    tokens = document.get("tokens") or (document.get("a") or {}).get("tokens", [])
+    keys = [token["text"] for token in document.get("keys", tokens) if isinstance(token, dict)] if tokens else []
+    rows = document.get("queries", range(len(keys)))
+    for layer in document.get("layers") or ():
+        for head in layer.get("heads", ()):
+            for row, weights in zip(rows, head.get("weights", ()), strict=False):
+                query = row["text"] if isinstance(row, dict) else keys[row]
+                for key, weight in zip(keys, weights, strict=False):
+                    yield Fact((layer["layer"], head["head"]), frozenset((query, key)), weight or 0.0)
+    if document["schema"] == "attn.compare/1":
+        aligned = [keys[pair[0]] for pair in document["aligned"]]
+        for head in document["heads"]:
+            for side in ("weights_a", "weights_b"):
+                for query, weights in zip(aligned, head[side], strict=True):
+                    for key, weight in zip(aligned, weights, strict=True):
+                        yield Fact((head["a"]["layer"], head["a"]["head"]), frozenset((query, key)), weight or 0.0)
+    ends = {keys[document[end]] for end in ("from", "to") if isinstance(document.get(end), int)}
+    for name in ("heads", "effects", "parts", "links"):
+        records = document.get(name)
+        for record in records if isinstance(records, list) else ():
+            first = record.get("layer", record.get("index"))
+            if isinstance(first, int) and isinstance(record.get("head"), int):
+                about = {keys[record[end]] for end in ("query", "key") if end in record and keys}
+                own = {key: value for key, value in record.items() if key not in ("layer", "head", "index", "looks")}
+                for number in numbers_of(own):
+                    yield Fact((first, record["head"]), frozenset(ends | about), number)
+                if looks := record.get("looks"):
+                    yield Fact((first, record["head"]), frozenset((keys[looks["key"]],)), looks["weight"])
+                for query, weights in zip(keys, record.get("weights", ()), strict=False):
+                    for key, weight in zip(keys, weights, strict=True):
+                        yield Fact((first, record["head"]), frozenset((query, key)), weight or 0.0)
+
+
+def misplaced(sentences: str, document: Any) -> list[str]:
+    """The lines that name a head, where the first number beside it is none that this head has of the line's words."""
+    held = list(facts(document))
+    wrong = []
+    for line in sentences.splitlines():
+        places = [tuple(int(part) for part in match if part) for match in PLACE.findall(line)]
+        words = {a or b for a, b in WORD.findall(line)}
+        # a share with its sign is the head's own; the whole that it is of has none
+        numbers = sorted(NUMBER.findall(PLACE.sub("", line)), key=lambda text: text[0] not in "+-")
+        if places and numbers and held:
+            own = [
+                fact.number for fact in held if fact.place == places[0] and (fact.words <= words or words <= fact.words)
+            ]
+            if unfounded(numbers[0], own):
+                wrong.append(line)
+    return wrong
+
+
+def test_a_number_of_another_head_or_word_is_noticed() -> None:
+    found = ask(*ASKED["find"], "--json").json
+    said = '"cat" gives "mat" most in layer 0 head 5: 34% of its weight.'
+    assert misplaced(said, found) == []
+    assert misplaced(said.replace("head 5", "head 4"), found)
+    assert misplaced(said.replace('"mat"', '"sat"'), found)
+    run = ask(*ASKED["run query"], "--json").json
+    said = "“cat”最关注“sat”（0.56，第 0 层第 0 头）。"
+    assert misplaced(said, run) == []
+    assert misplaced(said.replace("sat", "on"), run)
+    assert misplaced(said.replace("第 0 头", "第 1 头"), run)
