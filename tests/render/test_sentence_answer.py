@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from asking import ask
 from render import documents
-from render.shown import loose
+from render.shown import loose, shaped
 
+from attncli.render.screens import logits
 from attncli.render.screens.heads_answer import heads_answer
 from attncli.render.screens.sentence_answer import find_answer, run_answer
 from attncli.render.view import View
@@ -328,3 +329,17 @@ def test_what_is_not_tinted_is_said_to_be_left_out() -> None:
     assert "left out" not in ask("run", *model, "--query", "it", "--all-links").out
     assert "special tokens apart" in ask("heads", *model).out
     assert "apart" not in ask("heads", "a b c", "--brief").out
+
+
+def test_a_head_that_speaks_against_a_target_names_it() -> None:
+    document = documents.logits()
+    for part in document["parts"]:
+        part["value"] = -abs(part["value"])
+    said = logits.told(shaped(document), WIDE)[0]
+    assert said.startswith("None of the heads adds to")
+    assert document["target"]["text"].strip() in said
+
+
+def test_an_explanation_tells_equal_words_apart() -> None:
+    told = ask("explain", "我爱你，我爱苹果", "--model", "minilm", "--brief", width=200).out
+    assert '"我" (5) looks most at "我" (1): 84% of its weight.' in told

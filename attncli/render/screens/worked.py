@@ -156,8 +156,9 @@ def explain_answer(document: AttentionTopic, view: View) -> Lines:
     softmax = document.step(SoftmaxRow)
     weights: Sequence[float] = [float(value) for value in softmax.weights[: len(tokens)]]
     shown = shaded(document.text, tokens, weights, view, query=query, tint="answer.tint.row")
-    asked, best = quoted_token(tokens, query, view), int(np.argmax(weights))
+    best = int(np.argmax(weights))
+    asked, sought = (quoted_token(tokens, at, view, beside=(query, best)) for at in (query, best))
     said = say(view, "answer.blind", asked)
     if weights[best] > 0:
-        said = say(view, "answer.looks.one", asked, quoted_token(tokens, best, view), percent(weights[best]))
+        said = say(view, "answer.looks.one", asked, sought, percent(weights[best]))
     return stack((shown, sentences((said, not_learned(document.model, view)), view)))
