@@ -34,7 +34,7 @@ from attncli.scan.fixed_point import ONE, quantiles
 from attncli.scan.plan import EXPECTED, Plan
 from attncli.scan.shard_files import PLANNING, given_up, written
 from attncli.scan.statistics import clusters, mean_interval, skewness, variance, wilson
-from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, scale_named
+from attncli.scan.tallies import EFFECT, METRIC_LABELS, POSITIONAL, STRATA, bins_of, least_deviation, scale_named
 from attncli.scan.totals import Totals
 from attncli.scan.worker import SKIPPED, UNKNOWN
 
@@ -174,7 +174,8 @@ class _Heads:
         for at, scale in enumerate(map(scale_named, self.columns)):
             bent = skewness(self.counts["histogram"][:, self.bins[at]], scale.centres())
             skew = np.where(deviation[at] > 0, 0.0 if together else bent, np.nan)
-            found.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=scale.kind == "share"))
+            share, least = scale.kind == "share", least_deviation(self.columns[at])
+            found.append(mean_interval(self.mean[at], deviation[at], skew, units[at], share=share, least=least))
         return np.stack(found, 1), units
 
     def parts(self) -> list[ScanHead]:

@@ -19,10 +19,13 @@ ROUNDING = 1e-14
 """What float64 may leave of a sum of squares and the square of a sum that are equal, as a share."""
 
 
-def mean_interval(mean: Floats, deviation: Floats, skew: Floats, units: Floats, *, share: bool) -> Floats:
+def mean_interval(
+    mean: Floats, deviation: Floats, skew: Floats, units: Floats, *, share: bool, least: float = 0.0
+) -> Floats:
     """95 % intervals of means [2, ...]: Student's t, bent by the skewness; NaN of fewer than `LEAST_TEXTS` units.
 
     mean, deviation, skew: of the units' values [...]. units: how many there are. share: whether values lie from 0 to 1.
+    least: the deviation below which there is no interval: units that hardly differ do not tell of rare ones.
     Where a unit or two make up the spread, or there is none, few units more may show another: a share's interval is
     then widened by what those may hold that `units` tries miss 39 times in 40, others have none.
     Source: Johnson, Modified t tests and confidence intervals for asymmetrical populations, 1978; Hall, On the removal
@@ -39,7 +42,7 @@ def mean_interval(mean: Floats, deviation: Floats, skew: Floats, units: Floats, 
             missed = np.where(known, 0.0, 1 - 0.025 ** (1 / units))
             found = np.clip((1 - missed) * found + np.stack([0 * missed, missed]), 0.0, 1.0)
             known = np.ones_like(known)
-        return np.where(known & (units >= LEAST_TEXTS), found, np.nan)
+        return np.where(known & (units >= LEAST_TEXTS) & (deviation >= least), found, np.nan)
 
 
 def skewness(histogram: Ints, centres: Floats) -> Floats:

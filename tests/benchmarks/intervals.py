@@ -1,7 +1,7 @@
 """How often a scan's intervals hold the mean: `python intervals.py SCAN [TRIALS]`, of a scan with `--rows` of many texts.
 
 Its texts are the truth; scans of fewer are drawn from them, with replacement. Beside `attn`'s intervals, which have
-none where a text or two make the spread, stand those of 200 Poisson replicates, percentile, and a plain Student's t.
+none where a text or two make the spread or texts hardly differ, stand those of 200 Poisson replicates, percentile, and a plain Student's t.
 Clusters are eight texts that follow each other in the order of a head's entropy, as texts of one document are alike.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as parquet
 from attncli.analysis.visible_keys import Bools, Floats
 from attncli.scan.statistics import clusters, mean_interval, reach
 from attncli.scan.tables import NAMED
-from attncli.scan.tallies import scale_named
+from attncli.scan.tallies import least_deviation, scale_named
 from attncli.scan.text_hash import REPLICATES
 
 SIZES = (5, 10, 20, 30, 40, 60, 100, 300, 1000)
@@ -43,10 +43,10 @@ def held(between: Floats, truth: Floats) -> tuple[Bools, Bools]:
 
 def ours(names: list[str], mean: Floats, deviation: Floats, skew: Floats, units: Floats) -> Floats:
     """The intervals that a scan has; of fewer texts than it has any for, those that it would have."""
-    shares = [scale_named(name).kind == "share" for name in names]
-    found = [
-        mean_interval(mean[at], deviation[at], skew[at], units[at], share=share) for at, share in enumerate(shares)
-    ]
+    found = []
+    for at, name in enumerate(names):
+        share, least = scale_named(name).kind == "share", least_deviation(name)
+        found.append(mean_interval(mean[at], deviation[at], skew[at], units[at], share=share, least=least))
     return np.stack(found, 1)
 
 

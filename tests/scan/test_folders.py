@@ -112,7 +112,7 @@ def test_nothing_is_unexpected_where_the_folder_cannot_be_written(encoder, corpu
 
 
 def nested(path: Path) -> None:
-    path.write_text("[" * 100_000)
+    path.write_text('{"nested":' * 100_000)
 
 
 def endless(path: Path) -> None:

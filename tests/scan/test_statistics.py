@@ -30,6 +30,7 @@ from attncli.scan.statistics import (
     variance,
     wilson,
 )
+from attncli.scan.tallies import least_deviation
 from attncli.scan.text_hash import REPLICATES, counts, text_hash
 
 
@@ -302,6 +303,22 @@ def test_few_texts_have_no_interval_and_a_spread_of_one_is_none():
     # one text in eleven may be of another kind: forty tries miss it 39 times in 40
     assert low[3] == pytest.approx(0.998 * 0.025 ** (1 / 40))
     assert high[2:].max() <= 1.0
+
+
+def test_units_that_hardly_differ_have_no_interval():
+    """Values that are nearly one number but for a rare one: of the intervals shown, enough hold the mean."""
+    drawn = np.random.default_rng(11)
+    values = 0.999 + drawn.normal(0, 0.0004, (2000, 100)) - 0.2 * (drawn.random((2000, 100)) < 0.005)
+    mean, deviation = values.mean(1), values.std(1, ddof=1)
+    skew = ((values - mean[:, None]) ** 3).mean(1) / values.std(1) ** 3
+    shown = {}
+    for least in (0.0, least_deviation("previous")):
+        low, high = mean_interval(mean, deviation, skew, np.full(2000, 100.0), share=True, least=least)
+        there = ~np.isnan(low)
+        shown[least] = there.mean(), ((low <= 0.998) & (high >= 0.998)).sum() / there.sum()
+    assert shown[0.0][1] < 0.5
+    assert 0.2 < shown[0.002][0] < 0.6
+    assert shown[0.002][1] > 0.93
 
 
 def test_skewness_is_read_off_histograms():

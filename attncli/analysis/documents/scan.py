@@ -88,7 +88,8 @@ class ScanMetric(Part, frozen=True, kw_only=True):
     ci95: Annotated[
         Interval | None,
         says(
-            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, or where one makes it."
+            "95% interval of mean_texts by a skewed t; null of fewer than 30 texts or clusters, where one makes it, or "
+            "where they hardly differ."
         ),
     ]
     baseline: Annotated[float | None, says("The same mean for uniform attention.")]

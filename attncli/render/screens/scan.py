@@ -23,8 +23,6 @@ PARTS = PARTS_OF["scan"]
 RESTING = ("special-token", "first-token sink")
 """Labels of heads that rest where there is nothing to say."""
 EXAMPLES = 5
-LEAST = 30
-"""Texts from which on scans have intervals."""
 SPACED = 64
 """Columns of a terminal from which on intervals have spaces around their dash; labels are whole in narrower ones."""
 
@@ -255,7 +253,7 @@ def _answer(document: ScanDocument, view: View) -> Lines:
         name = "scan.answer" if document.plan.labels else "scan.answer.unlabelled"
         told = say(view, "scan.open") if few else say(view, "scan.between", between)
         said.append(say(view, name, labelled, len(document.heads), _texts(document, view), told))
-        said += few
+        said += [*few, *_even(document.heads, document, view)]
         resting = sum(any(one.earned and one.name in RESTING for one in head.labels) for head in document.heads)
         if resting:
             said.append(say(view, "scan.answer.sink", resting))
@@ -276,6 +274,12 @@ def _few(document: ScanDocument, view: View) -> list[str]:
     return [say(view, "scan.few", document.done.texts, LEAST_TEXTS)]
 
 
+def _even(heads: Sequence[ScanHead], document: ScanDocument, view: View) -> list[str]:
+    """How many means have no interval, of texts that are enough for some."""
+    missing = sum(one.ci95 is None and one.texts >= LEAST_TEXTS for head in heads for one in head.metrics.values())
+    return [say(view, "scan.even", missing)] if missing and not _few(document, view) else []
+
+
 def _texts(document: ScanDocument, view: View) -> str:
     return say(view, "scan.texts", f"{document.done.texts:,}")
 
@@ -285,4 +289,4 @@ def _answer_of(head: ScanHead, document: ScanDocument, view: View) -> Lines:
     name = "scan.answer.head" if earned else "scan.answer.head.none"
     comma = say(view, "scan.comma")
     said = say(view, name, head.layer, head.head, comma.join(earned), _texts(document, view))
-    return sentences([said, *_few(document, view)], view)
+    return sentences([said, *_few(document, view), *_even([head], document, view)], view)
