@@ -97,18 +97,19 @@ def _lost(document: MultiheadTopic, view: View) -> list[str]:
     """What averaging the heads loses: those that look elsewhere than the average does, or, where none does, how much
     each looks; and by how much the average is less certain."""
     heads, average = document.heads, as_matrix([document.average])[0]
-    asked = quoted_token(document.tokens, document.query, view)
     if len(heads) < 2 or not average.any():
         return []
     rows = as_matrix([one.weights for one in heads])
     if np.abs(rows - average).max() < SAME:
         return [say(view, "multihead.same", len(heads))]
 
-    def name(key: int) -> str:
-        return quoted_token(document.tokens, key, view)
-
     best = int(np.argmax(average))
-    told = [say(view, "multihead.average.looks", asked, name(best), fixed(float(average[best]), 2))]
+    mentioned = {document.query, best, *(int(np.argmax(row)) for row in rows)}
+
+    def name(key: int) -> str:
+        return quoted_token(document.tokens, key, view, beside=mentioned)
+
+    told = [say(view, "multihead.average.looks", name(document.query), name(best), fixed(float(average[best]), 2))]
     apart = [at for at in range(len(heads)) if rows[at].any() and int(np.argmax(rows[at])) != best]
     if apart:
         apart.sort(key=lambda at: float(average[int(np.argmax(rows[at]))] - rows[at].max()))

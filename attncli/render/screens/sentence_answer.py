@@ -157,7 +157,7 @@ def _about(document: RunDocument, query: int, looks: Sequence[Look], view: View)
     if several and average is not UNSET:
         top = int(np.argmax(average))
         if top != first.key and top < len(document.tokens) and not document.tokens[top].unknown:
-            key = quoted_token(document.tokens, top, view)
+            key = quoted_token(document.tokens, top, view, beside=(query, first.key))
             said.append(say(view, "answer.rests", key, rounded(average[top], view)))
     return said
 
